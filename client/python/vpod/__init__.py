@@ -2,7 +2,9 @@
 
 import sys
 
-from . import _vpod
+from . import _arguments, _vpod
+
+_arguments.explain(_vpod, _vpod.nn)
 from ._vpod import *  # noqa: F401,F403
 from ._vpod import Error, nn  # noqa: F401
 

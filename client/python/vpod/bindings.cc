@@ -88,12 +88,35 @@ std::vector<int64_t> IntegersOf(const py::handle& object, absl::string_view name
   return integers;
 }
 
-uint32_t Count(absl::string_view name, int64_t value, uint32_t least) {
-  constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
-  if (value < least || value > kMost) {
-    throw py::value_error(absl::StrCat(name, " is ", value, ", must be ", least, " to ", kMost));
+uint32_t Count(absl::string_view name, int64_t value, uint32_t least, uint32_t most) {
+  if (value < least || value > most) {
+    throw py::value_error(absl::StrCat(name, " is ", value, ", must be ", least, " to ", most));
   }
   return static_cast<uint32_t>(value);
+}
+
+uint64_t SeedOf(const py::object& seed) {
+  const auto integer = py::reinterpret_steal<py::object>(PyNumber_Index(seed.ptr()));
+  if (!integer) {
+    PyErr_Clear();
+    throw py::type_error(absl::StrCat("seed is ", TypeNameOf(seed), ", must be an integer"));
+  }
+  const uint64_t value = PyLong_AsUnsignedLongLong(integer.ptr());
+  if (PyErr_Occurred() == nullptr) return value;
+  PyErr_Clear();
+  throw py::value_error(absl::StrCat("seed is ", std::string(py::str(integer)), ", must be 0 to ",
+                                     std::numeric_limits<uint64_t>::max()));
+}
+
+std::string PathOf(const py::object& path) {
+  PyObject* bytes = nullptr;
+  if (PyUnicode_FSConverter(path.ptr(), &bytes) != 0)
+    return py::reinterpret_steal<py::bytes>(bytes);
+  const bool is_other = PyErr_ExceptionMatches(PyExc_TypeError) != 0;
+  if (!is_other) throw py::error_already_set();
+  PyErr_Clear();
+  throw py::type_error(
+      absl::StrCat("path is ", TypeNameOf(path), ", must be a string or an os.PathLike"));
 }
 
 std::vector<uint32_t> PerDimension(const py::object& numbers, size_t rank, absl::string_view name) {

@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -57,7 +58,13 @@ graph::Tensor TensorOf(const Value& value, const GraphPtr& graph);
 Value OperandOf(const py::object& operand, const GraphPtr& graph, program::v1::DataType type);
 
 // An argument as an unsigned number. ValueError names it and its range if it is out of that.
-uint32_t Count(absl::string_view name, int64_t value, uint32_t least = 0);
+uint32_t Count(absl::string_view name, int64_t value, uint32_t least = 0,
+               uint32_t most = std::numeric_limits<uint32_t>::max());
+// The argument `seed`. TypeError: not an integer; ValueError: not of 64 bits without sign.
+uint64_t SeedOf(const py::object& seed);
+// The argument `path`, with what a file name of the system is made of. TypeError: neither a text
+// nor an os.PathLike; ValueError: with a NUL.
+std::string PathOf(const py::object& path);
 
 // Python's and numpy's integers; nothing for other objects. ValueError if 64 bits do not hold it.
 std::optional<int64_t> AsInteger(const py::handle& object, absl::string_view name);

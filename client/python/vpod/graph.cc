@@ -123,15 +123,16 @@ void DefineRecipes(py::module_& module) {
       "First values that are all the same.");
   module.def(
       "uniform",
-      [](const graph::Dims& shape, double bound, uint64_t seed, const py::object& dtype) {
-        return Recipe{{TypeNamed(dtype), shape}, InitialValue::Uniform(bound, seed)};
+      [](const graph::Dims& shape, double bound, const py::object& seed, const py::object& dtype) {
+        return Recipe{{TypeNamed(dtype), shape}, InitialValue::Uniform(bound, SeedOf(seed))};
       },
       py::arg("shape"), py::arg("bound"), py::arg("seed"), py::arg("dtype") = "float32",
       "First values between -bound and bound.");
   module.def(
       "normal",
-      [](const graph::Dims& shape, double deviation, uint64_t seed, const py::object& dtype) {
-        return Recipe{{TypeNamed(dtype), shape}, InitialValue::Normal(deviation, seed)};
+      [](const graph::Dims& shape, double deviation, const py::object& seed,
+         const py::object& dtype) {
+        return Recipe{{TypeNamed(dtype), shape}, InitialValue::Normal(deviation, SeedOf(seed))};
       },
       py::arg("shape"), py::arg("deviation"), py::arg("seed"), py::arg("dtype") = "float32",
       "First values with a mean of 0 and this deviation.");

@@ -11,8 +11,8 @@ using graph::Tensor;
 // A builder, which keeps its graph.
 class Builder {
  public:
-  Builder(GraphPtr graph, uint64_t seed, bool training)
-      : graph_(std::move(graph)), net_(*graph_, {.seed = seed, .training = training}) {}
+  Builder(GraphPtr graph, const py::object& seed, bool training)
+      : graph_(std::move(graph)), net_(*graph_, {.seed = SeedOf(seed), .training = training}) {}
   Builder(GraphPtr graph, nn::Builder net) : graph_(std::move(graph)), net_(std::move(net)) {}
 
   const GraphPtr& graph() const { return graph_; }
@@ -44,8 +44,8 @@ Value AddRecurrent(const Builder& net, const std::string& name, const Value& x, 
 void DefineLayers(py::module_& module) {
   py::module_ nn = module.def_submodule("nn", "Layers with PyTorch's parameters.");
   py::class_<Builder>(nn, "Builder")
-      .def(py::init<GraphPtr, uint64_t, bool>(), py::arg("graph").none(false), py::arg("seed") = 0,
-           py::arg("training") = false)
+      .def(py::init<GraphPtr, const py::object&, bool>(), py::arg("graph").none(false),
+           py::arg("seed") = 0, py::arg("training") = false)
       .def_property_readonly("graph", &Builder::graph)
       .def("into", &Builder::In, py::arg("name"),
            "The same, with a name and a dot before all names.")

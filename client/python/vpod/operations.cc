@@ -361,8 +361,9 @@ Value Resize(const Value& image, const graph::Dims& size, const std::string& mod
 }
 
 void DefineModels(py::module_& module, py::class_<Value>& tensor) {
-  tensor.def("__matmul__",
-             [](const Value& a, const Value& b) { return MatMul(a, b, false, false); });
+  tensor.def(
+      "__matmul__", [](const Value& a, const Value& b) { return MatMul(a, b, false, false); },
+      py::arg("other"));
   module.def("matmul", MatMul, py::arg("a"), py::arg("b"), py::arg("transpose_a") = false,
              py::arg("transpose_b") = false);
   module.def(

@@ -26,15 +26,25 @@ using program::TensorType;
 // IPUs until a session takes them.
 struct Device {
   std::unique_ptr<session::Device> device;
+  uint32_t ipus_per_replica = 1;
   bool is_model = false;
 
+  // Whether other processes have replicas of the job, too.
+  bool is_part() const { return !is_model && popdist::isPopdistEnvSet(); }
   // The replicas of the whole job.
   uint32_t total_replicas() const {
-    return !is_model && popdist::isPopdistEnvSet()
-               ? static_cast<uint32_t>(popdist::getNumTotalReplicas())
-               : device->local_replicas();
+    return is_part() ? static_cast<uint32_t>(popdist::getNumTotalReplicas())
+                     : device->local_replicas();
   }
 };
+
+void CheckIpus(const Executable& executable, const Device& device) {
+  const uint32_t ipus = executable.compiled.executable->ipus_per_replica();
+  if (ipus == device.ipus_per_replica) return;
+  throw py::value_error(absl::StrCat("the executable has ", ipus, ipus == 1 ? " IPU" : " IPUs",
+                                     " per replica, the device ", device.ipus_per_replica,
+                                     ": open it with ipus_per_replica=", ipus));
+}
 
 // Gradients are summed over the replicas that the executable was compiled for.
 void CheckReplicas(const Executable& executable, const Device& device) {
@@ -42,8 +52,8 @@ void CheckReplicas(const Executable& executable, const Device& device) {
   if (!executable.trains || replicas == executable.total_replicas) return;
   throw py::value_error(absl::StrCat("the executable trains ", executable.total_replicas,
                                      executable.total_replicas == 1 ? " replica" : " replicas",
-                                     ", the device has ", replicas,
-                                     ": compile it with total_replicas=", replicas));
+                                     device.is_part() ? ", the job has " : ", the device has ",
+                                     replicas, ": compile it with total_replicas=", replicas));
 }
 
 Device IpuModel(int64_t replicas, int64_t ipus_per_replica, int compute_threads) {
@@ -52,7 +62,7 @@ Device IpuModel(int64_t replicas, int64_t ipus_per_replica, int compute_threads)
       .ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1),
       .compute_threads = compute_threads};
   const py::gil_scoped_release unlocked;
-  return {Take(session::CreateIpuModel(options)), /*is_model=*/true};
+  return {Take(session::CreateIpuModel(options)), options.ipus_per_replica, /*is_model=*/true};
 }
 
 Device Attach(int64_t replicas, int64_t ipus_per_replica) {
@@ -60,14 +70,19 @@ Device Attach(int64_t replicas, int64_t ipus_per_replica) {
       .replicas = Count("replicas", replicas, 1),
       .ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1)};
   const py::gil_scoped_release unlocked;
-  return {Take(session::AttachDevice(options))};
+  return {Take(session::AttachDevice(options)), options.ipus_per_replica};
 }
 
 Device Open(const Executable& executable) {
   const py::gil_scoped_release unlocked;
-  return {Take(session::OpenDevice(
-      {.replicas = executable.total_replicas,
-       .ipus_per_replica = executable.compiled.executable->ipus_per_replica()}))};
+  const uint32_t ipus = executable.compiled.executable->ipus_per_replica();
+  return {
+      Take(session::OpenDevice({.replicas = executable.total_replicas, .ipus_per_replica = ipus})),
+      ipus};
+}
+
+std::string Described(const graph::Dims& dims) {
+  return absl::StrCat("[", absl::StrJoin(dims, ","), "]");
 }
 
 // How the data of a stream lie in an array: [local replicas, micro-batches of a run, …], of which
@@ -88,11 +103,16 @@ struct Shape {
     dims.insert(dims.end(), type.dims.begin(), type.dims.end());
     return dims;
   }
+  // What is before the dimensions of a micro-batch.
+  std::string Explanation() const {
+    std::vector<std::string> parts;
+    if (replicas > 1) parts.push_back(absl::StrCat(replicas, " replicas of this process"));
+    if (transfers > 1) parts.push_back(absl::StrCat(transfers, " micro-batches of a run"));
+    if (parts.empty()) return "";
+    return absl::StrCat(" (", absl::StrJoin(parts, ", "), ", then ", Described(type.dims), ")");
+  }
 };
 
-std::string Described(const graph::Dims& dims) {
-  return absl::StrCat("[", absl::StrJoin(dims, ","), "]");
-}
 graph::Dims DimsOf(const py::array& array) { return {array.shape(), array.shape() + array.ndim()}; }
 
 py::array ArrayOf(const py::object& values, const std::string& name) {
@@ -143,6 +163,7 @@ class Session {
           "the device was given to a session before; open another with vpod.ipu_model or "
           "vpod.attach");
     }
+    CheckIpus(executable, *device);
     CheckReplicas(executable, *device);
     // The session of a program that is planned ends the process.
     if (compiler::IsPlannedProgram()) py::print(py::arg("end") = "", py::arg("flush") = true);
@@ -176,8 +197,10 @@ class Session {
   }
 
   py::array Read(const std::string& name, int64_t replica_number) {
-    const uint32_t replica = Count("replica", replica_number);
     const Use use(*this);
+    // Those of the job's other instances are not within reach.
+    const uint32_t replica =
+        Count("replica", replica_number, 0, session_->device().local_replicas() - 1);
     const TensorType& type = Take(executable_->FindVariable(name))->host_type();
     const std::string bytes = [&] {
       const py::gil_scoped_release unlocked;
@@ -203,22 +226,26 @@ class Session {
     Check(session_->WriteBytes(name, bytes));
   }
 
-  void Save(const std::string& path) {
+  void Save(const py::object& to) {
+    const std::string path = PathOf(to);
     const Use use(*this);
     const py::gil_scoped_release unlocked;
     Check(session_->Save(path));
   }
-  void Load(const std::string& path) {
+  void Load(const py::object& from, bool allow_missing) {
+    const std::string path = PathOf(from);
     const Use use(*this);
     const py::gil_scoped_release unlocked;
-    Check(session_->Load(path));
+    Check(session_->Load(path, {.allow_missing = allow_missing}));
   }
-  void SetLearningRate(float rate, size_t group) {
+  void SetLearningRate(float rate, int64_t group_number) {
+    const uint32_t group = Count("group", group_number);
     const Use use(*this);
     const py::gil_scoped_release unlocked;
     Check(session_->SetLearningRate(rate, group));
   }
-  void SetHyperParameters(const compiler::Optimizer& optimizer, size_t group) {
+  void SetHyperParameters(const compiler::Optimizer& optimizer, int64_t group_number) {
+    const uint32_t group = Count("group", group_number);
     const Use use(*this);
     const py::gil_scoped_release unlocked;
     Check(session_->SetHyperParameters(optimizer, group));
@@ -292,7 +319,8 @@ class Session {
       const Shape shape = ShapeOf(found->second, program);
       if (DimsOf(array) != shape.Whole() && DimsOf(array) != shape.Short()) {
         throw py::value_error(absl::StrCat("input '", name, "' takes ", Described(shape.Short()),
-                                           ", and not ", Described(DimsOf(array))));
+                                           shape.Explanation(), ", and not ",
+                                           Described(DimsOf(array))));
       }
       arrays.emplace(found->second, array);
     }
@@ -380,7 +408,8 @@ void DefineSession(py::module_& module) {
       .def("read", &Session::Read, py::arg("name"), py::arg("replica") = 0)
       .def("write", &Session::Write, py::arg("name"), py::arg("values"), "On all replicas.")
       .def("save", &Session::Save, py::arg("path"), "All variables, as .npz.")
-      .def("load", &Session::Load, py::arg("path"))
+      .def("load", &Session::Load, py::arg("path"), py::arg("allow_missing") = false,
+           "The variables of such a file; with allow_missing, it may lack some.")
       .def("set_learning_rate", &Session::SetLearningRate, py::arg("rate"), py::arg("group") = 0)
       .def("set_hyper_parameters", &Session::SetHyperParameters, py::arg("optimizer"),
            py::arg("group") = 0)
