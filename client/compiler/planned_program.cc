@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/compiler/executable_file.h"
 #include "device/base/sha256.h"
@@ -16,7 +17,13 @@ namespace vpod::compiler {
 bool IsPlannedProgram() { return std::getenv(kPlanDirectoryVariable) != nullptr; }
 
 CompileOptions OptionsForPlan(CompileOptions options) {
-  options.total_replicas = std::max(2u, options.total_replicas);
+  const char* replicas = std::getenv(kPlanReplicasVariable);
+  if (replicas != nullptr) {
+    if (!absl::SimpleAtoi(replicas, &options.total_replicas))
+      options.total_replicas = 0;  // refused
+  } else if (options.total_replicas == 1) {
+    options.total_replicas = std::max(2u, options.tensor_shards);
+  }
   options.allow_out_of_memory = true;
   return options;
 }

@@ -9,12 +9,15 @@ namespace vpod::compiler {
 
 // Names the directory in which the executable is to be left.
 inline constexpr char kPlanDirectoryVariable[] = "VPOD_PLAN_DIRECTORY";
+// The replicas that it is compiled for, if their number matters.
+inline constexpr char kPlanReplicasVariable[] = "VPOD_PLAN_REPLICAS";
 
 // Whether this process is such a program. Then devices are stand-ins.
 bool IsPlannedProgram();
 
-// How such a program is compiled: for several replicas, since gradients of one need no collectives,
-// and even if it does not fit.
+// How such a program is compiled: even if it does not fit, and for the replicas that the
+// environment names; otherwise for several, since gradients of one need no collectives, and for as
+// many as share out the state of the optimiser if it does not know their number itself.
 CompileOptions OptionsForPlan(CompileOptions options);
 
 // Leaves the executable and ends the process with status 0; returns only the error that kept it

@@ -35,8 +35,15 @@ struct ExecutablePlan {
   absl::Status fits;                 // OutOfMemory as a compilation gives it
 };
 
-// InvalidArgument: an unknown machine type, a POD that has no whole number of replicas, or another
-// number than the executable's collectives need.
+// Replicas that share out the state of the optimiser among them; 1 if each has all of it. It is
+// then compiled for one number of replicas of the job, mostly.
+uint32_t ShardsOf(const program::Executable& executable);
+
+// InvalidArgument: a POD that has no whole number of replicas, or another number than the
+// executable was compiled for.
+absl::Status CheckPod(const program::Executable& executable, uint32_t pod);
+
+// InvalidArgument: an unknown machine type, and what CheckPod refuses.
 absl::StatusOr<ExecutablePlan> PlanExecutable(const program::Executable& executable, uint32_t pod,
                                               const std::string& machine_type);
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
 #include "client/plan/networks.h"
@@ -84,21 +86,42 @@ TEST(ExecutablePlanTest, WrongPodsAreRefused) {
               testing::HasSubstr("m3000"));
 }
 
-// State that four replicas share out is not that of others.
-TEST(ExecutablePlanTest, CollectivesNeedTheirReplicas) {
-  PlanRequest request = Request(1);
-  const Network network = *BuildNetwork(request.network);
-  compiler::CompileOptions options{.total_replicas = 4};
-  options.tensor_shards = 4;
-  options.programs = {{.name = "train", .loss = network.loss, .optimizer = request.optimizer}};
-  const auto compiled = compiler::Compile(network.graph, options);
-  ASSERT_TRUE(compiled.ok()) << compiled.status();
-  EXPECT_TRUE(PlanExecutable(*compiled->executable, 4, "m2000").ok());
-  for (uint32_t pod : {2, 64}) {
-    const absl::Status refused = PlanExecutable(*compiled->executable, pod, "m2000").status();
-    EXPECT_THAT(std::string(refused.message()),
-                testing::HasSubstr(absl::StrCat("a POD of ", pod, " IPUs has ", pod, " replicas")));
+class ShardedExecutableTest : public testing::Test {
+ protected:
+  static std::shared_ptr<const program::Executable> Sharded(uint32_t replicas,
+                                                            std::optional<float> clip_norm = {}) {
+    const PlanRequest request = Request(1);
+    const Network network = *BuildNetwork(request.network);
+    compiler::CompileOptions options{.total_replicas = replicas};
+    options.tensor_shards = 4;
+    options.programs = {{.name = "train",
+                         .loss = network.loss,
+                         .optimizer = request.optimizer,
+                         .clip_norm = clip_norm}};
+    return compiler::Compile(network.graph, options)->executable;
   }
+};
+
+TEST_F(ShardedExecutableTest, IsForTheReplicasThatItWasCompiledFor) {
+  EXPECT_EQ(ShardsOf(*ExecutableOf(Request(1))), 1u);
+  for (uint32_t replicas : {4, 8}) {
+    const auto executable = Sharded(replicas);
+    EXPECT_EQ(ShardsOf(*executable), 4u);
+    EXPECT_TRUE(PlanExecutable(*executable, replicas, "m2000").ok());
+    EXPECT_EQ(PlanExecutable(*executable, 2, "m2000").status().message(),
+              "a POD of 2 IPUs has 2 replicas, and 4 share out the state of the optimiser");
+    EXPECT_EQ(CheckPod(*executable, 64).message(),
+              absl::StrCat("a POD of 64 IPUs has 64 replicas, and 4 share out the state of the "
+                           "optimiser in an executable for ",
+                           replicas, " replicas"));
+  }
+}
+
+// The norm is that of whole gradients, which all replicas have: any number of groups will do.
+TEST_F(ShardedExecutableTest, IsForAnyGroupsIfGradientsAreWhole) {
+  const auto executable = Sharded(8, 1.0f);
+  for (uint32_t pod : {4, 8, 64}) EXPECT_TRUE(CheckPod(*executable, pod).ok()) << pod;
+  EXPECT_FALSE(CheckPod(*executable, 2).ok());
 }
 
 }  // namespace

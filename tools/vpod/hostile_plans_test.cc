@@ -110,12 +110,13 @@ TEST_F(HostilePlansTest, DamagedExecutables) {
       continue;
     }
     ++valid;
-    const auto text = ExecutablePlanText(
-        **executable, {AnyOf(std::vector<uint32_t>{4, 16, 64, 256, 65536})}, "m2000",
+    const auto output = ExecutablePlan(
+        [&](uint32_t) { return executable; }, {AnyOf(std::vector<uint32_t>{4, 16, 64, 256, 65536})},
+        "m2000",
         AnyOf(std::vector<PlanFormat>{PlanFormat::kTable, PlanFormat::kJson, PlanFormat::kCsv}),
         Any(2) == 0);
-    planned += text.ok() ? 1 : 0;
-    EXPECT_NE(text.ok(), !text.status().message().empty()) << i;
+    planned += output.ok() ? 1 : 0;
+    EXPECT_NE(output.ok(), !output.status().message().empty()) << i;
   }
   std::fprintf(stderr, "%lu executables, %lu valid, %lu planned\n", count, valid, planned);
   EXPECT_GT(planned, 0u);
@@ -191,12 +192,12 @@ TEST_F(HostilePlansTest, OddOptions) {
       EXPECT_EQ(*end, 2);
       continue;
     }
-    const auto text = RunPlan(arguments.plan);
-    planned += text.ok() ? 1 : 0;
-    if (text.ok()) {
-      EXPECT_EQ(text->back(), '\n');
+    const auto output = RunPlan(arguments.plan);
+    planned += output.ok() ? 1 : 0;
+    if (output.ok()) {
+      EXPECT_EQ(output->text.back(), '\n');
     } else {
-      EXPECT_FALSE(text.status().message().empty());
+      EXPECT_FALSE(output.status().message().empty());
     }
   }
   EXPECT_GT(planned, 0u);

@@ -8,6 +8,7 @@
 #include "client/vipu/config.h"
 #include "client/vipu/pod_home.h"
 #include "device/base/stdout.h"
+#include "device/base/text.h"
 #include "tools/vpod/apply.h"
 #include "tools/vpod/arguments.h"
 #include "tools/vpod/doctor.h"
@@ -167,9 +168,11 @@ int New(std::string directory, bool python) {
 }
 
 int Plan(const PlanArguments& arguments) {
-  const auto text = RunPlan(arguments);
-  if (!text.ok()) return FailWith(text.status());
-  std::fputs(text->c_str(), stdout);
+  const auto output = RunPlan(arguments);
+  if (!output.ok()) return FailWith(output.status());
+  for (const std::string& note : output->notes)
+    std::fprintf(stderr, "vpod: %s\n", base::OneLine(note).c_str());
+  std::fputs(output->text.c_str(), stdout);
   return 0;
 }
 

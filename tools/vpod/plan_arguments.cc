@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/compiler/executable_file.h"
+#include "client/plan/executable_plan.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
@@ -264,19 +265,33 @@ absl::Status TakeProgram(std::vector<std::string>& words, PlanArguments& plan) {
   return absl::InvalidArgumentError("-- is not followed by a program");
 }
 
-absl::StatusOr<std::string> RunPlan(const PlanArguments& arguments) {
+absl::StatusOr<PlanOutput> RunPlan(const PlanArguments& arguments) {
   if (!arguments.program.empty() || !arguments.file.empty()) {
     VPOD_ASSIGN_OR_RETURN(const auto executable, arguments.file.empty()
                                                      ? CompileByProgram(arguments.program)
                                                      : ReadExecutable(arguments.file));
-    return ExecutablePlanText(*executable, arguments.pods, arguments.request.machine_type,
-                              arguments.format, arguments.explain);
+    const uint32_t ipus = executable->ipus_per_replica(), shards = plan::ShardsOf(*executable);
+    const ExecutableFor executable_for = [&](uint32_t pod) -> decltype(CompileByProgram({})) {
+      // Where replicas share out state, a program is compiled for their number.
+      const bool is_for_others = shards > 1 && !plan::CheckPod(*executable, pod).ok();
+      if (arguments.file.empty() && is_for_others && pod % (ipus * shards) == 0)
+        return CompileByProgram(arguments.program, pod / ipus);
+      return executable;
+    };
+    return ExecutablePlan(executable_for, arguments.pods, arguments.request.machine_type,
+                          arguments.format, arguments.explain);
   }
-  if (!arguments.search)
-    return PlanText(arguments.request, arguments.pods, arguments.format, arguments.explain);
+  const auto output = [](std::string text) { return PlanOutput{std::move(text)}; };
+  if (!arguments.search) {
+    VPOD_ASSIGN_OR_RETURN(std::string text, PlanText(arguments.request, arguments.pods,
+                                                     arguments.format, arguments.explain));
+    return output(std::move(text));
+  }
   plan::PlanRequest request = arguments.request;
   request.pod = arguments.pods[0];
-  return SearchText(request, arguments.global_batch, arguments.format, arguments.explain);
+  VPOD_ASSIGN_OR_RETURN(std::string text, SearchText(request, arguments.global_batch,
+                                                     arguments.format, arguments.explain));
+  return output(std::move(text));
 }
 
 }  // namespace vpod::tools

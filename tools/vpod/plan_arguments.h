@@ -32,7 +32,7 @@ void AddPlan(CLI::App& app, PlanArguments& plan);
 // read its options. InvalidArgument: nothing follows.
 absl::Status TakeProgram(std::vector<std::string>& words, PlanArguments& plan);
 
-// What the command prints.
-absl::StatusOr<std::string> RunPlan(const PlanArguments& arguments);
+// What the command prints: the text on stdout, the notes on stderr.
+absl::StatusOr<PlanOutput> RunPlan(const PlanArguments& arguments);
 
 }  // namespace vpod::tools

@@ -94,26 +94,7 @@ nlohmann::ordered_json Json(const Row& row, bool explain) {
   return json;
 }
 
-}  // namespace
-
-absl::StatusOr<std::shared_ptr<const program::Executable>> ReadExecutable(const std::string& path) {
-  absl::StatusOr<compiler::ExecutableFile> file =
-      compiler::ReadExecutableFile(path, compiler::LimitsWithoutMemory());
-  if (file.ok()) return std::move(file->executable);
-  if (absl::StrContains(file.status().message(), path)) return file.status();
-  return absl::InvalidArgumentError(absl::StrCat("file '", path, "': ", file.status().message()));
-}
-
-absl::StatusOr<std::string> ExecutablePlanText(const program::Executable& executable,
-                                               const std::vector<uint32_t>& pods,
-                                               const std::string& machine_type, PlanFormat format,
-                                               bool explain) {
-  std::vector<PodPlan> plans;
-  for (uint32_t pod : pods) {
-    VPOD_ASSIGN_OR_RETURN(plan::ExecutablePlan plan,
-                          plan::PlanExecutable(executable, pod, machine_type));
-    plans.push_back({pod, std::move(plan)});
-  }
+std::string Text(const std::vector<PodPlan>& plans, PlanFormat format, bool explain) {
   const std::vector<Row> rows = RowsOf(plans);
   if (format != PlanFormat::kTable) {
     std::vector<nlohmann::ordered_json> all;
@@ -132,6 +113,39 @@ absl::StatusOr<std::string> ExecutablePlanText(const program::Executable& execut
   const absl::Status& fits = plans[0].plan.fits;
   if (!fits.ok()) absl::StrAppend(&text, base::Printable(fits.message(), std::string::npos), "\n");
   return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const program::Executable>> ReadExecutable(const std::string& path) {
+  absl::StatusOr<compiler::ExecutableFile> file =
+      compiler::ReadExecutableFile(path, compiler::LimitsWithoutMemory());
+  if (file.ok()) return std::move(file->executable);
+  if (absl::StrContains(file.status().message(), path)) return file.status();
+  return absl::InvalidArgumentError(absl::StrCat("file '", path, "': ", file.status().message()));
+}
+
+absl::StatusOr<PlanOutput> ExecutablePlan(const ExecutableFor& executable_for,
+                                          const std::vector<uint32_t>& pods,
+                                          const std::string& machine_type, PlanFormat format,
+                                          bool explain) {
+  std::vector<PodPlan> plans;
+  std::vector<std::string> notes;
+  absl::Status refused;  // of the first that is left out
+  for (uint32_t pod : pods) {
+    VPOD_ASSIGN_OR_RETURN(const auto executable, executable_for(pod));
+    const absl::Status is_for_pod = plan::CheckPod(*executable, pod);
+    if (!is_for_pod.ok()) {
+      refused.Update(is_for_pod);
+      notes.push_back(absl::StrCat("left out: ", is_for_pod.message()));
+      continue;
+    }
+    VPOD_ASSIGN_OR_RETURN(plan::ExecutablePlan plan,
+                          plan::PlanExecutable(*executable, pod, machine_type));
+    plans.push_back({pod, std::move(plan)});
+  }
+  if (plans.empty()) return refused;
+  return PlanOutput{Text(plans, format, explain), std::move(notes)};
 }
 
 }  // namespace vpod::tools

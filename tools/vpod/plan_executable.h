@@ -1,6 +1,8 @@
 // vpod plan: what runs of compiled executables take on PODs of any size.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,12 +17,17 @@ namespace vpod::tools {
 // message names the file.
 absl::StatusOr<std::shared_ptr<const program::Executable>> ReadExecutable(const std::string& path);
 
-// A plan of a run of each program for each POD, as a text that ends with a newline. The efficiency
-// is the runs of a replica in some time, compared with those on the smallest of the PODs.
-// `explain`: also the time of each IPU of a replica, and why the executable does not fit.
-absl::StatusOr<std::string> ExecutablePlanText(const program::Executable& executable,
-                                               const std::vector<uint32_t>& pods,
-                                               const std::string& machine_type, PlanFormat format,
-                                               bool explain);
+// What a POD of so many IPUs runs: all of them executables of the same programs.
+using ExecutableFor =
+    std::function<absl::StatusOr<std::shared_ptr<const program::Executable>>(uint32_t pod)>;
+
+// A plan of a run of each program for each POD. The efficiency is the runs of a replica in some
+// time, compared with those on the smallest of the PODs. `explain`: also the time of each IPU of a
+// replica, and why the executable does not fit. PODs that the executable is not for are left out
+// and noted; InvalidArgument if it is for none.
+absl::StatusOr<PlanOutput> ExecutablePlan(const ExecutableFor& executable_for,
+                                          const std::vector<uint32_t>& pods,
+                                          const std::string& machine_type, PlanFormat format,
+                                          bool explain);
 
 }  // namespace vpod::tools

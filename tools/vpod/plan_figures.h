@@ -11,6 +11,11 @@ namespace vpod::tools {
 
 enum class PlanFormat { kTable, kJson, kCsv };
 
+struct PlanOutput {
+  std::string text;  // ends with a newline
+  std::vector<std::string> notes;
+};
+
 double Megabytes(model::Bytes bytes);
 // "12.5%"
 std::string Percent(double share);

@@ -60,18 +60,22 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
   return pointers;
 }
 
-std::vector<std::string> EnvironmentWith(const std::string& directory) {
-  const std::string set = absl::StrCat(compiler::kPlanDirectoryVariable, "=");
+std::vector<std::string> EnvironmentWith(const std::string& directory,
+                                         std::optional<uint32_t> replicas) {
+  const std::string set = absl::StrCat(compiler::kPlanDirectoryVariable, "="),
+                    of_replicas = absl::StrCat(compiler::kPlanReplicasVariable, "=");
   std::vector<std::string> variables = {set + directory};
+  if (replicas) variables.push_back(absl::StrCat(of_replicas, *replicas));
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!absl::StartsWith(*variable, set)) variables.emplace_back(*variable);
+    if (!absl::StartsWith(*variable, set) && !absl::StartsWith(*variable, of_replicas))
+      variables.emplace_back(*variable);
   }
   return variables;
 }
 
 // Its stdout is our stderr: our stdout is for the plan.
-absl::StatusOr<pid_t> Start(std::vector<std::string> command, const std::string& directory) {
-  std::vector<std::string> environment = EnvironmentWith(directory);
+absl::StatusOr<pid_t> Start(std::vector<std::string> command,
+                            std::vector<std::string> environment) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
@@ -126,9 +130,10 @@ std::string ExecutableIn(const std::string& directory) {
 }
 
 absl::StatusOr<std::shared_ptr<const program::Executable>> Compile(
-    const std::vector<std::string>& command) {
+    const std::vector<std::string>& command, std::optional<uint32_t> replicas) {
   VPOD_ASSIGN_OR_RETURN(const TemporaryDirectory directory, TemporaryDirectory::Make());
-  VPOD_ASSIGN_OR_RETURN(const pid_t child, Start(command, directory.path()));
+  VPOD_ASSIGN_OR_RETURN(const pid_t child,
+                        Start(command, EnvironmentWith(directory.path(), replicas)));
   const int status = WaitFor(child);
   const std::string file = ExecutableIn(directory.path());
   if (!file.empty()) return ReadExecutable(file);
@@ -139,9 +144,9 @@ absl::StatusOr<std::shared_ptr<const program::Executable>> Compile(
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const program::Executable>> CompileByProgram(
-    const std::vector<std::string>& command) {
+    const std::vector<std::string>& command, std::optional<uint32_t> replicas) {
   base::BlockEndSignals();
-  auto executable = Compile(command);
+  auto executable = Compile(command, replicas);
   base::UnblockEndSignals();
   return executable;
 }
