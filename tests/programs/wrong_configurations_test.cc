@@ -156,7 +156,7 @@ TEST(WrongConfigurationsTest, Plans) {
            {2, "vpod plan resnet50 --memory-proportion 0", "proportion"},
            {1, "vpod plan nowhere/executable", "cannot read nowhere/executable"},
            {1, "vpod plan nowhere.vipuexe --pod 4", "cannot read nowhere.vipuexe"},
-           {2, "vpod plan /dev/null", "cannot read /dev/null"},
+           {2, "vpod plan /dev/null", "/dev/null is not a file"},
            {2, "vpod plan tools/vpod/vpod", "'tools/vpod/vpod': it is not a compiled executable"},
            {2, "vpod plan nowhere/executable --micro-batch 4",
             "--micro-batch is for models, not for executables"},

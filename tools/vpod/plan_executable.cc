@@ -9,6 +9,7 @@
 #include "client/compiler/executable_file.h"
 #include "client/plan/executable_plan.h"
 #include "client/render/table.h"
+#include "device/base/file.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
 
@@ -118,6 +119,9 @@ std::string Text(const std::vector<PodPlan>& plans, PlanFormat format, bool expl
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const program::Executable>> ReadExecutable(const std::string& path) {
+  // A named pipe would wait for a writer.
+  const absl::Status is_file = base::CheckIsFileOrNothing(path);
+  if (!is_file.ok()) return absl::InvalidArgumentError(is_file.message());
   absl::StatusOr<compiler::ExecutableFile> file =
       compiler::ReadExecutableFile(path, compiler::LimitsWithoutMemory());
   if (file.ok()) return std::move(file->executable);

@@ -13,8 +13,8 @@
 
 namespace vpod::tools {
 
-// The executable in a file (client/compiler/executable_file.h). InvalidArgument: it is none; the
-// message names the file.
+// The executable in a file (client/compiler/executable_file.h). InvalidArgument: it is none, or no
+// file; the message names it.
 absl::StatusOr<std::shared_ptr<const program::Executable>> ReadExecutable(const std::string& path);
 
 // What a POD of so many IPUs runs: all of them executables of the same programs.

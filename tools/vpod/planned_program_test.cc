@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/plan/executable_plan.h"
 #include "tools/vpod/plan_arguments.h"
+#include "tools/vpod/plan_executable.h"
 
 namespace vpod::tools {
 namespace {
@@ -71,6 +73,14 @@ TEST_F(PlannedProgramTest, StateIsSharedOutAmongTheReplicasOfThePod) {
   const auto refused = RunPlan({.program = arguments.program, .pods = {2}});
   EXPECT_EQ(refused.status().message(),
             "a POD of 2 IPUs has 2 replicas, and 4 share out the state of the optimiser");
+}
+
+// It does not wait for a writer.
+TEST_F(PlannedProgramTest, APipeIsNotAnExecutable) {
+  const std::string pipe = directory_ + "/pipe.vipuexe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(ReadExecutable(pipe).status(), absl::InvalidArgumentError(pipe + " is not a file"));
+  std::filesystem::remove(pipe);
 }
 
 // A POD is not there, and yet the program attaches to one.
