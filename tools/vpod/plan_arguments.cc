@@ -161,6 +161,14 @@ void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
     Refuse("--schedule needs --ipus-per-replica above 1");
   if (plan.request.recomputation == compiler::Recomputation::kPipeline && network.ipus == 1)
     Refuse("--recompute pipeline needs --ipus-per-replica above 1");
+  const compiler::Optimizer& optimizer = plan.request.optimizer;
+  const auto* sgd = std::get_if<compiler::SgdOptions>(&optimizer);
+  for (const char* name : {"--off-chip-optimizer-state", "--tensor-sharding"}) {
+    if (is_given(name) && sgd != nullptr && sgd->momentum == 0)
+      Refuse(absl::StrCat(name, " has no effect with --optimizer sgd, which has no state"));
+  }
+  if (is_given("--tensor-sharding") && std::holds_alternative<compiler::LarsOptions>(optimizer))
+    Refuse("--tensor-sharding has no effect with --optimizer lars, which needs whole tensors");
   if (plan.search && plan.pods.size() > 1)
     Refuse(absl::StrCat("--search takes one POD, --pod names ", plan.pods.size()));
 }
