@@ -20,8 +20,11 @@ Tensor WideOutput(Graph& graph, const v1::Instruction& forward) {
   return graph.Binary(forward.binary().operator_(), a, Wide(graph, {forward.inputs(1)}));
 }
 
-void Unknown(Graph& graph, absl::string_view name) {
-  graph.Fail(absl::InternalError(absl::StrCat("the gradient of ", name, " is not implemented")));
+// Comparisons, logic and operations of integers do not give floats, so that nothing flows back to
+// them.
+void NoGradient(Graph& graph, absl::string_view name) {
+  graph.Fail(absl::InvalidArgumentError(
+      absl::StrCat(name, " has no gradient; operations that give floats have one")));
 }
 
 // dy times the derivative at x, all in float32; invalid for another function.
@@ -128,7 +131,7 @@ void UnaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gr
       break;
   }
   const Tensor dx = WideUnaryGradient(graph, forward, Wide(graph, x), Wide(graph, dy));
-  if (!dx.valid()) return Unknown(graph, v1::UnaryOperator_Name(function));
+  if (!dx.valid()) return NoGradient(graph, v1::UnaryOperator_Name(function));
   gradients.Add(x.id, graph.Cast(dx, graph.TypeOf(x).type));
 }
 
@@ -243,8 +246,7 @@ void BinaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
       break;
     }
     default:
-      // Comparisons, logic and operations of integers do not give floats, so nothing flows back.
-      Unknown(graph, v1::BinaryOperator_Name(function));
+      NoGradient(graph, v1::BinaryOperator_Name(function));
   }
 }
 

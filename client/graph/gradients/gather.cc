@@ -28,8 +28,8 @@ void ScatterGradient(Graph& graph, const v1::Instruction& forward, GradientMap& 
                   graph.Scatter(v1::Scatter::SET, dy, indices, zeros, op.axis(), op.along()));
   } else {
     graph.Fail(absl::UnimplementedError(
-        "the gradient of a scatter that multiplies or takes the smallest or largest is not there "
-        "yet"));
+        "a scatter has a gradient if it sets or adds; this one multiplies or takes the smallest or "
+        "largest"));
   }
 }
 

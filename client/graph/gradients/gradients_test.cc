@@ -32,6 +32,36 @@ TEST(GradientTest, UnaryOperators) {
   }
 }
 
+// Those that are not among the other tests, too: an operator without one would be found only when
+// somebody trains with it.
+TEST(GradientTest, EveryOperatorThatGivesFloatsHasOne) {
+  int operators = 0;
+  const auto check = [&](const std::string& name, const auto& apply) {
+    Graph g;
+    const Tensor x = g.Input("x", {FLOAT32, {2, 3}}), y = apply(g, x);
+    if (!g.TakeStatus().ok() || !program::IsFloat(g.TypeOf(y).type)) return;
+    g.Gradients(g.Sum(y), {x});
+    EXPECT_TRUE(g.status().ok()) << name << ": " << g.status();
+    ++operators;
+  };
+  for (int op = 1; op < v1::UnaryOperator_ARRAYSIZE; ++op) {
+    const auto function = static_cast<v1::UnaryOperator>(op);
+    check(v1::UnaryOperator_Name(function),
+          [&](Graph& g, Tensor x) { return g.Unary(function, x); });
+  }
+  for (int op = 1; op < v1::BinaryOperator_ARRAYSIZE; ++op) {
+    const auto function = static_cast<v1::BinaryOperator>(op);
+    check(v1::BinaryOperator_Name(function),
+          [&](Graph& g, Tensor x) { return g.Binary(function, x, x); });
+  }
+  for (int op = 1; op < v1::ReduceOperator_ARRAYSIZE; ++op) {
+    const auto function = static_cast<v1::ReduceOperator>(op);
+    check(v1::ReduceOperator_Name(function),
+          [&](Graph& g, Tensor x) { return g.Reduce(function, x, {0}); });
+  }
+  EXPECT_GE(operators, 33 + 15 + 5);
+}
+
 constexpr v1::BinaryOperator kBinary[] = {v1::ADD,     v1::SUBTRACT, v1::MULTIPLY, v1::DIVIDE,
                                           v1::MAXIMUM, v1::MINIMUM,  v1::POWER,    v1::ATAN2};
 

@@ -65,9 +65,9 @@ void ReduceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
       break;
     }
     default:
-      graph.Fail(absl::InternalError(absl::StrCat("the gradient of a reduction by ",
-                                                  v1::ReduceOperator_Name(op.operator_()),
-                                                  " is not implemented")));
+      graph.Fail(absl::InvalidArgumentError(
+          absl::StrCat("a reduction by ", v1::ReduceOperator_Name(op.operator_()),
+                       " has no gradient; SUM, MEAN, MAX, MIN and PRODUCT have one")));
   }
 }
 
