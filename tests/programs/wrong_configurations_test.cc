@@ -182,6 +182,8 @@ TEST(WrongConfigurationsTest, Plans) {
            {2, "vpod plan gpt2 --predictions 9", "model 'gpt2' takes no --predictions"},
            {2, "vpod plan resnet50 --schedule sharded", "--schedule needs --ipus-per-replica"},
            {2, "vpod plan resnet50 --recompute pipeline", "pipeline needs --ipus-per-replica"},
+           {2, "vpod plan resnet50 --schedule phased --off-chip-activations",
+            "--off-chip-activations has no effect with --schedule phased"},
            {2, "vpod plan resnet50 --optimizer sgd --off-chip-optimizer-state",
             "--off-chip-optimizer-state has no effect with --optimizer sgd"},
            {2, "vpod plan resnet50 --optimizer sgd --tensor-sharding",

@@ -161,6 +161,13 @@ void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
     Refuse("--schedule needs --ipus-per-replica above 1");
   if (plan.request.recomputation == compiler::Recomputation::kPipeline && network.ipus == 1)
     Refuse("--recompute pipeline needs --ipus-per-replica above 1");
+  if (plan.request.schedule == compiler::Schedule::kPhased) {
+    for (const char* name :
+         {"--off-chip-optimizer-state", "--off-chip-activations", "--off-chip-weights"}) {
+      if (is_given(name))
+        Refuse(absl::StrCat(name, " has no effect with --schedule phased, which does the same"));
+    }
+  }
   const compiler::Optimizer& optimizer = plan.request.optimizer;
   const auto* sgd = std::get_if<compiler::SgdOptions>(&optimizer);
   for (const char* name : {"--off-chip-optimizer-state", "--tensor-sharding"}) {
