@@ -46,6 +46,7 @@ struct Arguments {
   float learning_rate = 0.002f;
   Schedule schedule = Schedule::kGrouped;
   Recomputation recomputation = Recomputation::kNone;
+  bool off_chip_optimizer_state = false, off_chip_activations = false, off_chip_weights = false;
   bool synchronous = false;
   bool compile_only = false;
 };
@@ -121,6 +122,9 @@ absl::StatusOr<compiler::Compiled> CompileNetwork(const Arguments& arguments, ui
                                    .total_replicas = replicas};
   options.schedule = arguments.schedule;
   options.recomputation = arguments.recomputation;
+  options.off_chip_optimizer_state = arguments.off_chip_optimizer_state;
+  options.off_chip_activations = arguments.off_chip_activations;
+  options.off_chip_weights = arguments.off_chip_weights;
   options.programs = {{.name = "train",
                        .device_iterations = arguments.device_iterations,
                        .accumulation = arguments.accumulation,
@@ -219,8 +223,8 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   count("--accumulation", arguments.accumulation, "micro-batches of an update (1)");
   count("--device-iterations", arguments.device_iterations, "updates of a run (1)");
   auto* runs = count("--runs", arguments.runs, "(3)");
-  app.add_option("--learning-rate", arguments.learning_rate, "(0.002)")
-      ->check(CLI::Range(0.0f, 1.0f));
+  auto* learning_rate = app.add_option("--learning-rate", arguments.learning_rate, "(0.002)")
+                            ->check(CLI::Range(0.0f, 1.0f));
   count("--image-size", network.image_size, "of a residual network: pixels of an edge (64)");
   AddChoice<Schedule>(app, "--schedule", arguments.schedule,
                       {std::begin(compiler::kScheduleNames), std::end(compiler::kScheduleNames)},
@@ -229,6 +233,12 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       app, "--recompute", arguments.recomputation,
       {std::begin(compiler::kRecomputationNames), std::end(compiler::kRecomputationNames)},
       "what is computed again for the gradients; pipeline with several IPUs (none)");
+  app.add_flag("--off-chip-optimizer-state", arguments.off_chip_optimizer_state,
+               "the state of the optimiser lies in streaming memory");
+  app.add_flag("--off-chip-activations", arguments.off_chip_activations,
+               "what is kept for the gradients lies in streaming memory");
+  app.add_flag("--off-chip-weights", arguments.off_chip_weights,
+               "the weights lie in streaming memory");
   AddChoice<program::v1::DataType>(app, "--precision", network.type,
                                    {{"32.32", FLOAT32}, {"16.16", FLOAT16}},
                                    "of operations and weights (32.32)");
@@ -237,6 +247,7 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       app.add_flag("--synchronous", arguments.synchronous, "load data when the IPUs are done");
   app.add_flag("--compile-only", arguments.compile_only, "do not run it")
       ->excludes(runs)
+      ->excludes(learning_rate)
       ->excludes(synchronous);
 }
 
@@ -256,6 +267,22 @@ void RefuseWhatIsIgnored(const CLI::App& app, const Arguments& arguments) {
     refuse(arguments.schedule != Schedule::kPhased, "--schedule", kNeeded);
     refuse(arguments.recomputation == Recomputation::kPipeline, "--recompute",
            "pipeline needs several IPUs, which --ipus gives");
+  }
+  if (is_mnist) {
+    refuse(arguments.recomputation == Recomputation::kNormOnly, "--recompute",
+           "norm-only has no effect on network mnist, which has no norms");
+    refuse(arguments.recomputation == Recomputation::kStandard && arguments.network.ipus == 1,
+           "--recompute", "standard has no effect on network mnist, unless it has several IPUs");
+  }
+  if (arguments.schedule == Schedule::kPhased) {
+    for (const char* name :
+         {"--off-chip-optimizer-state", "--off-chip-activations", "--off-chip-weights"})
+      refuse(true, name, "has no effect with --schedule phased, which does the same");
+  }
+  if (arguments.runs == 1) {
+    refuse(true, "--synchronous", "needs more than one run, which --runs gives");
+    refuse(arguments.device_iterations == 1, "--learning-rate",
+           "has no effect on one update, whose loss comes before it");
   }
   refuse(popdist::isPopdistEnvSet(), "--replicas", "is poprun's, as poprun --num-replicas");
 }
