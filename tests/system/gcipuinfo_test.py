@@ -1,6 +1,7 @@
 """What callers do with the module gcipuinfo; gcipuinfo_test.cc runs it on a POD with a partition of 4 IPUs."""
 import json
 import os
+import pathlib
 import sys
 
 import gcipuinfo
@@ -24,6 +25,7 @@ if mode == "active":
     assert [device["id"] for device in json.loads(info.getDevicesAsJSON())] == ["0", "1", "2", "3"]
     assert info.checkHealthOfDevices() == "{}", info.checkHealthOfDevices()
     assert info.getLastAppEventRecord(os.devnull + "-none") == {}
+    assert info.getLastAppEventRecord(pathlib.Path(os.devnull + "-none")) == {}
     assert gcipuinfo.gcipuinfo.keySpecificIPUs == "specific ipus"
     assert gcipuinfo.EventSeverity.Fatal.name == "Fatal"
 elif mode == "all":

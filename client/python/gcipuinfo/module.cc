@@ -2,6 +2,9 @@
 // that ask agents let other threads run.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+
+#include <filesystem>
 
 #include "client/gcipuinfo/gcipuinfo.h"
 
@@ -34,10 +37,19 @@ PYBIND11_MODULE(gcipuinfo, module) {
            unlocked)
       .def("getNamedAttributeForDevice", &gcipuinfo::getNamedAttributeForDevice, py::arg("id"),
            py::arg("label"), unlocked)
-      .def("getLastAppEventRecord", &gcipuinfo::getLastAppEventRecord, py::arg("path") = "",
-           unlocked, "The record in a directory, by default that of IPU_APP_EVENT_RECORD_PATH.")
-      .def("getLastAppEventRecordAsJSON", &gcipuinfo::getLastAppEventRecordAsJSON,
-           py::arg("path") = "", unlocked)
+      .def(
+          "getLastAppEventRecord",
+          [](gcipuinfo& self, const std::filesystem::path& path) {
+            return self.getLastAppEventRecord(path);
+          },
+          py::arg("path") = "", unlocked,
+          "The record in a directory, by default that of IPU_APP_EVENT_RECORD_PATH.")
+      .def(
+          "getLastAppEventRecordAsJSON",
+          [](gcipuinfo& self, const std::filesystem::path& path) {
+            return self.getLastAppEventRecordAsJSON(path);
+          },
+          py::arg("path") = "", unlocked)
       .def("checkHealthOfDevices", &gcipuinfo::checkHealthOfDevices, unlocked,
            "JSON of the devices with errors; '{}' when all is well.");
 #define EXPORT_LABEL(name, key) module.attr(#name) = key;
