@@ -2,6 +2,7 @@
 .npz → .pt → PyTorch. Takes the paths of the program `infer` and of state_dict_npz.py.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,12 @@ def check_errors(script, directory):
     assert done.returncode == 0, done.stderr
     array = numpy.load(f"{directory}/whole.npz")["file"]
     assert array.dtype == numpy.float32 and array.tolist() == [1, 1]
+    # A link keeps leading to the file, and the file keeps its mode.
+    os.chmod(f"{directory}/whole.npz", 0o640)
+    os.symlink("whole.npz", f"{directory}/link.npz")
+    done = convert(script, f"{directory}/whole.pt", f"{directory}/link.npz")
+    assert done.returncode == 0 and os.path.islink(f"{directory}/link.npz"), done
+    assert os.stat(f"{directory}/whole.npz").st_mode & 0o777 == 0o640
     # The optimiser's variables stay behind.
     own = {"Accl___w": array, "random/counter": numpy.array([3], numpy.uint32)}
     model = {"w": array.astype(numpy.float16), "count": numpy.array([1 << 31], numpy.uint32), "mask": array == 0}

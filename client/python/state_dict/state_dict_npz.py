@@ -11,6 +11,7 @@ out is named.
 
 import argparse
 import os
+import shutil
 import sys
 import zipfile
 
@@ -63,11 +64,14 @@ def load_state_dict(path):
 
 
 def write(path, save):
-    """Replaces the file, whole or not at all."""
+    """Replaces the file, whole or not at all, and keeps its mode; of a link, the file that it leads to."""
+    path = os.path.realpath(path)
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "wb") as file:
             save(file)
+        if os.path.exists(path):
+            shutil.copymode(path, temporary)
         os.replace(temporary, path)
     finally:
         if os.path.exists(temporary):
