@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstring>
 #include <future>
-#include <limits>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +13,8 @@
 #include "client/popdist/context.hpp"
 #include "client/python/vpod/bindings.h"
 #include "client/python/vpod/executable.h"
+#include "client/python/vpod/host_arrays.h"
 #include "client/session/ipu_model.h"
-#include "client/session/narrowing.h"
 #include "client/session/open.h"
 
 namespace vpod::python {
@@ -79,74 +78,6 @@ Device Open(const Executable& executable) {
   return {
       Take(session::OpenDevice({.replicas = executable.total_replicas, .ipus_per_replica = ipus})),
       ipus};
-}
-
-std::string Described(const graph::Dims& dims) {
-  return absl::StrCat("[", absl::StrJoin(dims, ","), "]");
-}
-
-// How the data of a stream lie in an array: [local replicas, micro-batches of a run, …], of which
-// the first two may be left out where they are 1.
-struct Shape {
-  TensorType type;  // of a micro-batch
-  int64_t replicas, transfers;
-
-  graph::Dims Whole() const {
-    graph::Dims dims{replicas, transfers};
-    dims.insert(dims.end(), type.dims.begin(), type.dims.end());
-    return dims;
-  }
-  graph::Dims Short() const {
-    graph::Dims dims;
-    if (replicas > 1) dims.push_back(replicas);
-    if (transfers > 1) dims.push_back(transfers);
-    dims.insert(dims.end(), type.dims.begin(), type.dims.end());
-    return dims;
-  }
-  // What is before the dimensions of a micro-batch.
-  std::string Explanation() const {
-    std::vector<std::string> parts;
-    if (replicas > 1) parts.push_back(absl::StrCat(replicas, " replicas of this process"));
-    if (transfers > 1) parts.push_back(absl::StrCat(transfers, " micro-batches of a run"));
-    if (parts.empty()) return "";
-    return absl::StrCat(" (", absl::StrJoin(parts, ", "), ", then ", Described(type.dims), ")");
-  }
-};
-
-graph::Dims DimsOf(const py::array& array) { return {array.shape(), array.shape() + array.ndim()}; }
-
-py::array ArrayOf(const py::object& values, const std::string& name) {
-  auto array = py::array::ensure(values, py::array::c_style);
-  if (array && std::strchr("fiub", array.dtype().kind()) != nullptr) return array;
-  PyErr_Clear();
-  throw py::type_error(absl::StrCat("'", name, "' needs an array of numbers"));
-}
-
-// The same elements in the type of a stream or variable, by the rule of narrowing.h. Integers
-// become floats where those are asked for.
-py::array Narrowed(const py::array& array, program::v1::DataType type, const std::string& what) {
-  if (array.dtype().equal(NumpyType(type))) return array;
-  py::array result(NumpyType(type), DimsOf(array));
-  auto* to = static_cast<std::byte*>(result.mutable_data());
-  const auto wide = [&]<class T>(T) {
-    const auto all = py::array_t<T, py::array::c_style | py::array::forcecast>::ensure(array);
-    return std::vector<T>(all.data(), all.data() + all.size());
-  };
-  const bool is_wide = array.dtype().kind() == 'u' && array.itemsize() == sizeof(uint64_t);
-  if (is_wide && !program::IsFloat(type)) {
-    // As int64 they would be negative.
-    for (const uint64_t value : wide(uint64_t{})) {
-      if (value <= std::numeric_limits<int64_t>::max()) continue;
-      throw py::value_error(
-          absl::StrCat(what, ": value ", value, " is outside the range of ", program::Name(type)));
-    }
-  }
-  if (program::IsFloat(type) || array.dtype().kind() == 'f') {
-    Check(session::Narrow(what, wide(double{}), type, to));
-  } else {
-    Check(session::Narrow(what, wide(int64_t{}), type, to));
-  }
-  return result;
 }
 
 class Session {
@@ -265,7 +196,7 @@ class Session {
     Session& session_;
   };
 
-  Shape ShapeOf(uint32_t stream, uint32_t program) const {
+  StreamShape ShapeOf(uint32_t stream, uint32_t program) const {
     const auto& declared = executable_->proto().streams(static_cast<int>(stream));
     uint64_t transfers = 0;
     program::ForEachInstruction(executable_->proto().ipus(static_cast<int>(declared.ipu())),
@@ -278,7 +209,7 @@ class Session {
   }
 
   // The bytes of a local replica's stream in one run of the program.
-  absl::Span<uint8_t> Bytes(uint32_t stream, const Shape& shape, uint32_t replica) const {
+  absl::Span<uint8_t> Bytes(uint32_t stream, const StreamShape& shape, uint32_t replica) const {
     const auto& declared = executable_->proto().streams(static_cast<int>(stream));
     const auto bytes = static_cast<size_t>(shape.transfers) * shape.type.bytes();
     const auto first = [bytes](auto span) {
@@ -316,7 +247,7 @@ class Session {
             absl::StrCat("the program has no input '", name, "'; there are: ", names()));
       }
       const py::array array = ArrayOf(py::reinterpret_borrow<py::object>(values), name);
-      const Shape shape = ShapeOf(found->second, program);
+      const StreamShape shape = ShapeOf(found->second, program);
       if (DimsOf(array) != shape.Whole() && DimsOf(array) != shape.Short()) {
         throw py::value_error(absl::StrCat("input '", name, "' takes ", Described(shape.Short()),
                                            shape.Explanation(), ", and not ",
@@ -332,7 +263,7 @@ class Session {
   }
 
   void WriteStream(uint32_t stream, uint32_t program, const py::array& array) {
-    const Shape shape = ShapeOf(stream, program);
+    const StreamShape shape = ShapeOf(stream, program);
     const auto& declared = executable_->proto().streams(static_cast<int>(stream));
     const py::array narrow =
         Narrowed(array, shape.type.type, absl::StrCat("stream '", declared.name(), "'"));
@@ -345,7 +276,7 @@ class Session {
   }
 
   py::array ReadStream(uint32_t stream, uint32_t program) {
-    const Shape shape = ShapeOf(stream, program);
+    const StreamShape shape = ShapeOf(stream, program);
     py::array array(NumpyType(shape.type.type), shape.Short());
     auto* to = static_cast<uint8_t*>(array.mutable_data());
     for (uint32_t replica = 0; replica < shape.replicas; ++replica) {
