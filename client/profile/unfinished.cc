@@ -80,7 +80,8 @@ absl::Status UnfinishedFile::Finish() {
 }
 
 void RemoveLeftovers(const std::string& path) {
-  const fs::path prefix = OfThisHost(path);
+  const fs::path prefix = OfThisHost(path),
+                 directory = prefix.has_parent_path() ? prefix.parent_path() : ".";
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
