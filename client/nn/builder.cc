@@ -13,6 +13,7 @@ using program::v1::FLOAT32;
 Builder::Builder(Graph& graph, const BuilderOptions& options)
     : graph_(graph),
       training_(options.training),
+      norm_replicas_(options.norm_replicas),
       seeds_(std::make_shared<std::mt19937_64>(options.seed)),
       scope_(graph.scope()) {}
 
@@ -99,36 +100,6 @@ Tensor Builder::Convolution(absl::string_view name, Tensor x, int64_t outputs,
       graph_.Variable(Name(name, "bias"), {type.type, {outputs}},
                       uniform ? Uniform(1 / std::sqrt(fan_in)) : InitialValue::Filled(0));
   return graph_.Add(y, graph_.Reshape(bias, {outputs, 1, 1}));
-}
-
-Tensor Builder::BatchNorm(absl::string_view name, Tensor x, const BatchNormOptions& options) const {
-  if (!graph_.status().ok()) return {};
-  const Graph::Scope scope = EnterLayer(name);
-  const graph::TensorType type = graph_.TypeOf(x);
-  if (type.rank() < 2) {
-    return graph_.Fail(absl::InvalidArgumentError(absl::StrCat(
-        "batch_norm '", graph_.scope(), "' needs [batch, channels, …] and has ", type.ToString())));
-  }
-  const graph::TensorType channels{FLOAT32, {type.dims[1]}};
-  const Tensor scale = graph_.Variable(Name(name, "weight"), channels, InitialValue::Filled(1)),
-               offset = graph_.Variable(Name(name, "bias"), channels, InitialValue::Filled(0)),
-               mean = graph_.Buffer(Name(name, "running_mean"), channels, InitialValue::Filled(0)),
-               variance =
-                   graph_.Buffer(Name(name, "running_var"), channels, InitialValue::Filled(1));
-  if (!training_)
-    return graph_.BatchNormInference(x, scale, offset, mean, variance, options.epsilon);
-  const Graph::Normalized normalized = graph_.BatchNorm(x, scale, offset, options.epsilon);
-  const auto scaled = [&](Tensor values, double factor) {
-    return graph_.Multiply(values, graph_.Constant({FLOAT32, {}}, factor));
-  };
-  // The running variance is the unbiased one.
-  const double count = static_cast<double>(type.elements()) / static_cast<double>(type.dims[1]);
-  const double unbiased = count > 1 ? count / (count - 1) : 1;
-  const double momentum = options.momentum;
-  graph_.Assign(mean, graph_.Add(scaled(mean, 1 - momentum), scaled(normalized.mean, momentum)));
-  graph_.Assign(variance, graph_.Add(scaled(variance, 1 - momentum),
-                                     scaled(normalized.variance, momentum * unbiased)));
-  return normalized.y;
 }
 
 Tensor Builder::Apply(Tensor x, Tensor weights, Tensor bias, bool transposed) const {

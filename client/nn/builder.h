@@ -25,6 +25,9 @@ using graph::Tensor;
 struct BuilderOptions {
   uint64_t seed = 0;      // of the first values
   bool training = false;  // batch norm uses the batch's moments and keeps running ones
+  // Batch norms of a model that trains use the moments of the batches of so many consecutive
+  // replicas, as torch.nn.SyncBatchNorm does; it divides the replicas of the job.
+  uint32_t norm_replicas = 1;
 };
 
 // How the first values of a parameter are drawn.
@@ -54,7 +57,8 @@ struct LinearOptions {
 
 struct BatchNormOptions {
   float epsilon = 1e-5f;
-  float momentum = 0.1f;  // of the running moments: the share of the new ones
+  float momentum = 0.1f;             // of the running moments: the share of the new ones
+  std::optional<uint32_t> replicas;  // BuilderOptions::norm_replicas, unless it is given
 };
 
 // Copies share the random numbers and add to the same graph, which outlives them.
@@ -108,6 +112,7 @@ class Builder {
 
   Graph& graph_;
   const bool training_;
+  const uint32_t norm_replicas_;
   std::shared_ptr<std::mt19937_64> seeds_;  // of first values
   std::string prefix_;                      // of names
   std::string scope_;                       // the graph's at first

@@ -129,31 +129,5 @@ TEST(BuilderTest, OperationsBelongToTheirLayers) {
                                              "relu 'model.block'"}));
 }
 
-// Running moments follow those of the batches, the variance without bias; inference uses them.
-TEST(BuilderTest, BatchNormKeepsRunningMoments) {
-  Graph graph;
-  const Builder net(graph, {.training = true});
-  const Tensor x = graph.Input("x", {FLOAT32, {4, 1}});
-  const Tensor loss = graph.Sum(net.BatchNorm("bn", x, {.momentum = 0.5f}));
-  graph.Output("loss", loss);
-  const auto compiled =
-      compiler::Compile(graph, {.programs = {{.name = "train",
-                                              .accumulation = 2,
-                                              .loss = loss,
-                                              .optimizer = compiler::SgdOptions{}}}});
-  ASSERT_TRUE(compiled.ok()) << compiled.status();
-  auto session = session::Session::Create(*session::CreateIpuModel({}), *compiled);
-  ASSERT_TRUE(session.ok()) << session.status();
-  const auto stream = *(*session)->Stream<float>("x", 0);
-  const float values[] = {1, 2, 3, 6, 5, 5, 7, 7};
-  std::copy(std::begin(values), std::end(values), stream.begin());
-  ASSERT_TRUE((*session)->Run("train").ok());
-  // Means 3 and 6, unbiased variances 14/3 and 4/3, in the order of the micro-batches.
-  const auto mean = *(*session)->ReadFloats("bn.running_mean"),
-             variance = *(*session)->ReadFloats("bn.running_var");
-  EXPECT_FLOAT_EQ(mean[0], (0 * 0.5f + 3 * 0.5f) * 0.5f + 6 * 0.5f);
-  EXPECT_FLOAT_EQ(variance[0], (1 * 0.5f + 14.0f / 3 * 0.5f) * 0.5f + 4.0f / 3 * 0.5f);
-}
-
 }  // namespace
 }  // namespace vpod::nn

@@ -75,12 +75,13 @@ void DefineLayers(py::module_& module) {
       .def(
           "batch_norm",
           [](const Builder& net, const std::string& name, const Value& x, float epsilon,
-             float momentum) {
-            return net.Add(x, [&](const nn::Builder& b, Tensor in) {
-              return b.BatchNorm(name, in, {epsilon, momentum});
-            });
+             float momentum, int64_t replicas) {
+            const nn::BatchNormOptions options{epsilon, momentum, Count("replicas", replicas, 1)};
+            return net.Add(
+                x, [&](const nn::Builder& b, Tensor in) { return b.BatchNorm(name, in, options); });
           },
-          py::arg("name"), py::arg("x"), py::arg("epsilon") = 1e-5f, py::arg("momentum") = 0.1f)
+          py::arg("name"), py::arg("x"), py::arg("epsilon") = 1e-5f, py::arg("momentum") = 0.1f,
+          py::arg("replicas") = 1)
       .def(
           "layer_norm",
           [](const Builder& net, const std::string& name, const Value& x, float epsilon) {
