@@ -37,7 +37,7 @@ class Offload {
       const program::TensorType row = RowOf(ipu_, storage);
       if (!BelongsOffChip(row)) continue;
       const uint32_t buffer = AddScratchBuffer(program_, row, 1, ipu_);
-      if (!first_row_) first_row_ = AddFirstRow(ipu_);
+      if (!first_row_) first_row_ = AddRowNumber(0, ipu_);
       v1::Origin origin = body_[*use.last_write].origin;
       origin.set_op("stash");
       after[*use.last_write].push_back(
@@ -124,8 +124,21 @@ program::TensorType RowOf(const LoweredIpu& ipu, uint32_t storage) {
   return {type, {1, static_cast<int64_t>(bytes / program::SizeOf(type))}};
 }
 
+bool IsLarge(const program::TensorType& type) { return type.bytes() >= kFewestBytes; }
+
 bool BelongsOffChip(const program::TensorType& row) {
-  return row.bytes() >= kFewestBytes && row.bytes() <= arch::kRemoteTransferLimit.value();
+  return IsLarge(row) && row.bytes() <= arch::kRemoteTransferLimit.value();
+}
+
+uint32_t RowsFor(const program::TensorType& type) {
+  constexpr uint32_t kMostRows = 256;
+  const uint64_t limit = arch::kRemoteTransferLimit.value();
+  for (auto rows = static_cast<uint32_t>((type.bytes() + limit - 1) / limit); rows <= kMostRows;
+       ++rows) {
+    // Each begins where tensors may begin.
+    if (type.elements() % rows == 0 && (rows == 1 || type.bytes() / rows % 64 == 0)) return rows;
+  }
+  return 0;
 }
 
 uint32_t AddScratchBuffer(const LoweredProgram& program, const program::TensorType& row,
@@ -163,10 +176,10 @@ uint32_t AddRowMajor(LoweredTensor tensor, LoweredIpu& ipu) {
   return static_cast<uint32_t>(ipu.tensors.size() - 1);
 }
 
-uint32_t AddFirstRow(LoweredIpu& ipu) {
+uint32_t AddRowNumber(uint32_t number, LoweredIpu& ipu) {
   const uint32_t row = AddRowMajor({.type = {v1::INT32, {}}, .storage = ipu.num_storages++}, ipu);
   Instruction fill;
-  fill.mutable_fill();
+  fill.mutable_fill()->set_value(number);
   fill.add_outputs(row);
   v1::Origin origin;
   origin.set_scope("offload");

@@ -27,8 +27,13 @@ void OffloadAccumulators(LoweredProgram& program);
 // The bytes of a storage as a row of a ring of places or of a remote buffer: [1, n].
 program::TensorType RowOf(const LoweredIpu& ipu, uint32_t storage);
 
-// Whether a row is worth a remote buffer, and may be one of it.
+// Whether a value is worth a remote buffer; whether it may be a row of one, too.
+bool IsLarge(const program::TensorType& type);
 bool BelongsOffChip(const program::TensorType& row);
+
+// The equal rows of a remote buffer that hold the elements of a value: 1, or as many as the limit
+// of a transfer needs. 0 if it cannot be cut into such rows.
+uint32_t RowsFor(const program::TensorType& type);
 
 // Adds a remote buffer that only the program itself uses; its number.
 uint32_t AddScratchBuffer(const LoweredProgram& program, const program::TensorType& row,
@@ -38,9 +43,9 @@ uint32_t AddScratchBuffer(const LoweredProgram& program, const program::TensorTy
 program::v1::Instruction StoreRow(uint32_t buffer, uint32_t tensor, uint32_t row);
 program::v1::Instruction LoadRow(uint32_t buffer, uint32_t tensor, uint32_t row);
 
-// Adds a row-major tensor; an INT32 scalar that is 0 in all of a run.
+// Adds a row-major tensor; an INT32 scalar that is the number of a row in all of a run.
 uint32_t AddRowMajor(LoweredTensor tensor, LoweredIpu& ipu);
-uint32_t AddFirstRow(LoweredIpu& ipu);
+uint32_t AddRowNumber(uint32_t row, LoweredIpu& ipu);
 
 // The first step of the backward part of a body, or of what is computed again for it.
 size_t FirstOfBackward(const std::vector<LoweredStep>& body);

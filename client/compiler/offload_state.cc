@@ -28,16 +28,17 @@ class StateOffload {
     for (LoweredTensor& tensor : ipu_.tensors) {
       if (!variables.contains(tensor.variable) || sent.contains(tensor.storage)) continue;
       const program::TensorType type = {tensor.type.type, {tensor.type.elements()}};
-      if (!BelongsOffChip(type)) continue;
+      const uint32_t rows = RowsFor(type);
+      if (!IsLarge(type) || rows == 0) continue;
       v1::RemoteBuffer buffer;
       buffer.set_name(tensor.variable);
       buffer.set_type(type.type);
-      buffer.add_dims(type.dims[0]);
-      buffer.set_rows(1);
+      buffer.add_dims(type.dims[0] / rows);
+      buffer.set_rows(rows);
       const v1::Tensor for_host = Describe(tensor, 0);
       *buffer.mutable_host_dims() = for_host.dims();
       *buffer.mutable_host_strides() = for_host.strides();
-      state_[tensor.storage] = {static_cast<uint32_t>(ipu_.remote_buffers.size()), type};
+      state_[tensor.storage] = {static_cast<uint32_t>(ipu_.remote_buffers.size()), rows, type};
       ipu_.remote_buffers.push_back(std::move(buffer));
       tensor.variable.clear();
     }
@@ -49,8 +50,10 @@ class StateOffload {
       for (uint32_t output : step.instruction.outputs()) {
         const LoweredTensor& tensor = ipu_.tensors[output];
         const program::TensorType type = {tensor.type.type, {tensor.type.elements()}};
-        if (!tensor.variable.empty() || !BelongsOffChip(type)) continue;
-        state_[tensor.storage] = {AddScratchBuffer(program_, type, 1, ipu_), type,
+        const uint32_t rows = RowsFor(type);
+        if (!tensor.variable.empty() || !IsLarge(type) || rows == 0) continue;
+        const program::TensorType row = {type.type, {type.dims[0] / rows}};
+        state_[tensor.storage] = {AddScratchBuffer(program_, row, rows, ipu_), rows, type,
                                   tensor.wide_accumulator};
         ipu_.remote_buffers.back().set_wide_accumulator(tensor.wide_accumulator);
         ipu_.pinned.erase(tensor.storage);
@@ -60,7 +63,6 @@ class StateOffload {
 
   void Run() {
     if (state_.empty()) return;
-    first_row_ = AddFirstRow(ipu_);
     for (Section section : {Section::kClear, Section::kReduce, Section::kUpdate, Section::kFinish})
       Move(ipu_.sections[static_cast<int>(section)]);
     auto& body = ipu_.sections[static_cast<int>(Section::kBody)];
@@ -75,8 +77,8 @@ class StateOffload {
   }
 
  private:
-  struct Row {
-    uint32_t buffer;
+  struct Remote {
+    uint32_t buffer, rows;
     program::TensorType type;  // as the elements lie, in one dimension
     bool wide_accumulator = false;
   };
@@ -101,18 +103,19 @@ class StateOffload {
     std::map<size_t, std::vector<LoweredStep>> before, after;  // by step
     std::map<uint32_t, uint32_t> loaded;                       // storages
     for (const auto& [storage, use] : uses) {
-      const auto& [buffer, type, wide] = state_.at(storage);
+      const Remote& remote = state_.at(storage);
       loaded[storage] = ipu_.num_storages++;
-      const uint32_t tensor =
-          AddRowMajor({.type = type, .wide_accumulator = wide, .storage = loaded[storage]}, ipu_);
-      v1::Origin origin = part[use.first].origin;
-      origin.set_op("load");
-      // What is filled first needs nothing of what was there.
-      if (!part[use.first].instruction.has_fill())
-        before[use.first].push_back({LoadRow(buffer, tensor, first_row_), origin});
-      if (!use.last_write) continue;
-      origin.set_op("store");
-      after[*use.last_write].push_back({StoreRow(buffer, tensor, first_row_), origin});
+      v1::Origin load = part[use.first].origin, store = load;
+      load.set_op("load");
+      store.set_op("store");
+      for (uint32_t row = 0; row < remote.rows; ++row) {
+        const uint32_t tensor = AddRow(remote, row, loaded[storage]), number = NumberOf(row);
+        // A fill needs nothing of what was there.
+        if (!part[use.first].instruction.has_fill())
+          before[use.first].push_back({LoadRow(remote.buffer, tensor, number), load});
+        if (use.last_write)
+          after[*use.last_write].push_back({StoreRow(remote.buffer, tensor, number), store});
+      }
     }
     std::vector<LoweredStep> steps;
     for (size_t i = 0; i < part.size(); ++i) {
@@ -124,13 +127,28 @@ class StateOffload {
     part = std::move(steps);
   }
 
+  // The part of a storage that is a row.
+  uint32_t AddRow(const Remote& remote, uint32_t row, uint32_t storage) {
+    LoweredTensor tensor{.type = {remote.type.type, {remote.type.dims[0] / remote.rows}},
+                         .wide_accumulator = remote.wide_accumulator,
+                         .storage = storage};
+    const uint64_t bytes =
+        tensor.wide_accumulator ? sizeof(double) * tensor.type.elements() : tensor.type.bytes();
+    tensor.offset = row * bytes;
+    return AddRowMajor(std::move(tensor), ipu_);
+  }
+  uint32_t NumberOf(uint32_t row) {
+    while (row_numbers_.size() <= row)
+      row_numbers_.push_back(AddRowNumber(static_cast<uint32_t>(row_numbers_.size()), ipu_));
+    return row_numbers_[row];
+  }
   uint32_t StorageOf(uint32_t tensor) const { return ipu_.tensors[tensor].storage; }
 
   LoweredProgram& program_;
   LoweredIpu& ipu_;
   Renaming renaming_;
-  std::map<uint32_t, Row> state_;  // by storage
-  uint32_t first_row_ = 0;         // the number of the only row
+  std::map<uint32_t, Remote> state_;   // by storage
+  std::vector<uint32_t> row_numbers_;  // INT32 scalars, by row
 };
 
 }  // namespace

@@ -158,23 +158,63 @@ TEST(OffloadTest, ResultsAreThoseOfActivationsOnTheChip) {
   }
 }
 
-// A transfer with streaming memory takes at most 128 MiB.
-TEST(OffloadTest, WhatIsTooLargeForATransferStaysOnTheChip) {
-  Graph g;
-  const Tensor rows = g.Gather(
-      g.Variable("large", {FLOAT16, {(64 << 20) / 128 + 1, 128}}, graph::InitialValue::Filled(0.5)),
-      g.Input("row", {v1::INT32, {2}}), 0);
-  const Tensor small = g.Variable("small", {FLOAT16, {128, 128}}, graph::InitialValue::Filled(0.5));
-  const Tensor loss = g.Mean(g.Cast(g.MatMul(rows, small), FLOAT32));
-  g.Output("loss", loss);
-  CompileOptions options{.schedule = Schedule::kPhased, .allow_out_of_memory = true};
-  options.programs = {{.name = "train", .loss = loss, .optimizer = AdamOptions()}};
-  const auto compiled = Compile(g, options);
-  ASSERT_TRUE(compiled.ok()) << compiled.status();
+// A transfer with streaming memory takes at most 128 MiB: what is larger lies in several rows.
+class LargeVariables : public testing::Test {
+ protected:
+  static constexpr int64_t kRows = (32 << 20) / 128 + 1;  // 128 MiB and 512 bytes
+
+  // An update of a table, of which two rows are looked up.
+  static compiler::Compiled Compile(const CompileOptions& how, const Optimizer& optimizer) {
+    Graph g;
+    const Tensor table =
+        g.Variable("table", {FLOAT32, {kRows, 128}}, graph::InitialValue::Uniform(1, 3));
+    const Tensor rows = g.Gather(table, g.Input("row", {v1::INT32, {2}}), 0);
+    const Tensor loss = g.Mean(g.Multiply(rows, rows));
+    g.Output("loss", loss);
+    CompileOptions options = how;
+    options.allow_out_of_memory = true;
+    options.programs = {{.name = "train", .loss = loss, .optimizer = optimizer}};
+    const auto compiled = compiler::Compile(g, options);
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    return *compiled;
+  }
+
+  // The losses of two updates, and the table.
+  static std::vector<float> Train(const CompileOptions& how) {
+    auto session = session::Session::Create(*session::CreateIpuModel({.compute_threads = 2}),
+                                            Compile(how, SgdOptions{.learning_rate = 100}));
+    EXPECT_TRUE(session.ok()) << session.status();
+    std::vector<float> values;
+    for (int update = 0; update < 2; ++update) {
+      const auto rows = *(*session)->Stream<int32_t>("row", 0);
+      rows[0] = 5;
+      rows[1] = kRows - 2;
+      const auto ran = (*session)->Run("train");
+      EXPECT_TRUE(ran.ok()) << ran.status();
+      values.push_back((*(*session)->Stream<float>("loss", 0))[0]);
+    }
+    const auto table = *(*session)->ReadFloats("table");
+    values.insert(values.end(), table.begin(), table.end());
+    return values;
+  }
+};
+
+TEST_F(LargeVariables, LieInSeveralRows) {
+  const auto compiled = Compile({.schedule = Schedule::kPhased}, AdamOptions());
   std::vector<std::string> remote;
-  for (const auto& buffer : compiled->executable->proto().ipus(0).remote_buffers())
-    remote.push_back(buffer.name());
-  EXPECT_THAT(remote, testing::UnorderedElementsAre("small", "Accl1___small", "Accl2___small"));
+  for (const auto& buffer : compiled.executable->proto().ipus(0).remote_buffers())
+    remote.push_back(absl::StrCat(buffer.name(), " ", buffer.rows()));
+  EXPECT_THAT(remote,
+              testing::UnorderedElementsAre("table 2", "Accl1___table 2", "Accl2___table 2"));
+  const auto variable = compiled.executable->FindVariable("table");
+  ASSERT_TRUE(variable.ok());
+  EXPECT_EQ((*variable)->type.ToString(), "float32[262145,128]");
+}
+
+TEST_F(LargeVariables, TrainAsThoseOnTheChip) {
+  const std::vector<float> on_chip = Train({});
+  EXPECT_LT(on_chip[1], on_chip[0]);
+  EXPECT_TRUE(Train({.off_chip_weights = true}) == on_chip);
 }
 
 }  // namespace

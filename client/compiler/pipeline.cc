@@ -135,7 +135,7 @@ class Positions {
     return UseRemoteBuffer(ipu, step, position);
   }
 
-  // What an update does with a gradient stays together. 0 if the step before is of another update.
+  // Steps of an update with one gradient stay together. 0 if the step before is of another update.
   uint32_t PositionOfLast(uint32_t ipu, const program::v1::Origin& origin) const {
     if (steps_[ipu].empty()) return 0;
     const LoweredStep& last =
@@ -268,7 +268,7 @@ void SplitMoves(const Positions& positions, LoweredProgram& program) {
 absl::Status CheckMicroBatches(const GraphProgram& source, const PipelineStages& stages,
                                const LoweredProgram& program) {
   const bool trains = source.trains();
-  // As PopART has it, whatever the schedule.
+  // As PopART has it, where several micro-batches are under way.
   const uint32_t least = trains ? 2 * stages.stages() - 1 : stages.stages();
   const uint32_t micro_batches = trains ? program.accumulation : program.device_iterations;
   const bool one_at_a_time = stages.period() == stages.positions();

@@ -190,16 +190,15 @@ void Update::EmitUpdate(uint32_t ipu, Section section, Made update) {
   }
 }
 
-// The number of the only row.
-uint32_t Update::FirstRow(uint32_t ipu) {
-  const auto [row, is_new] = first_rows_.try_emplace(ipu);
-  if (!is_new) return row->second;
-  row->second = placement_.NewTensor(ipu, {.type = {program::v1::INT32, {}}});
+uint32_t Update::RowNumber(uint32_t ipu, uint32_t row) {
+  const auto [number, is_new] = row_numbers_.try_emplace({ipu, row});
+  if (!is_new) return number->second;
+  number->second = placement_.NewTensor(ipu, {.type = {program::v1::INT32, {}}});
   Instruction fill;
-  fill.mutable_fill();
-  fill.add_outputs(row->second);
+  fill.mutable_fill()->set_value(row);
+  fill.add_outputs(number->second);
   placement_.Emit(ipu, Section::kSetup, std::move(fill));
-  return row->second;
+  return number->second;
 }
 
 void Update::Accumulate(uint32_t value) {
@@ -315,10 +314,10 @@ void Update::AddState(size_t v, const std::string& name, uint32_t shards, Made& 
   const Tensor id = graph_.variables()[v];
   const Value& variable = graph_.values()[id.id];
   const uint32_t ipu = variable.ipu;
-  // As PopART does, scalars stay on the chip; so does what is too large for a transfer.
-  const uint64_t bytes = static_cast<uint64_t>(variable.type.elements()) / shards * sizeof(float);
-  const bool off_chip = off_chip_state_ && variable.type.elements() > 1 &&
-                        bytes <= arch::kRemoteTransferLimit.value();
+  const int64_t elements = variable.type.elements() / shards;
+  const uint32_t rows = RowsFor({program::v1::FLOAT32, {elements}});
+  // As PopART does, scalars stay on the chip.
+  const bool off_chip = off_chip_state_ && variable.type.elements() > 1 && rows > 0;
   LoweredTensor described{
       .type = {program::v1::FLOAT32, variable.type.dims},
       .variable = off_chip ? "" : name,
@@ -326,7 +325,7 @@ void Update::AddState(size_t v, const std::string& name, uint32_t shards, Made& 
   const program::v1::Tensor for_host = Describe(described, 0);
   if (shards > 1) {
     described.shards = {shards, std::move(described.type.dims), std::move(described.strides)};
-    described.type.dims = {variable.type.elements() / shards};
+    described.type.dims = {elements};
     described.strides.clear();
   }
   const uint32_t tensor = placement_.Flat(ipu, placement_.NewTensor(ipu, std::move(described)));
@@ -336,14 +335,21 @@ void Update::AddState(size_t v, const std::string& name, uint32_t shards, Made& 
   program::v1::RemoteBuffer buffer;
   buffer.set_name(name);
   buffer.set_type(program::v1::FLOAT32);
-  const program::Dims& dims = placement_.TensorAt(ipu, tensor).type.dims;
+  const LoweredTensor state = placement_.TensorAt(ipu, tensor);
+  const program::Dims dims = rows == 1 ? state.type.dims : program::Dims{elements / rows};
   buffer.mutable_dims()->Add(dims.begin(), dims.end());
-  buffer.set_rows(1);
+  buffer.set_rows(rows);
   *buffer.mutable_host_dims() = for_host.dims();
   *buffer.mutable_host_strides() = for_host.strides();
   if (shards > 1) buffer.set_shards(shards);
-  made.remote.push_back(
-      {placement_.AddRemoteBuffer(ipu, std::move(buffer)), tensor, FirstRow(ipu)});
+  const uint32_t number = placement_.AddRemoteBuffer(ipu, std::move(buffer));
+  if (rows == 1) return made.remote.push_back({number, tensor, RowNumber(ipu, 0)});
+  const program::TensorType row_type = {program::v1::FLOAT32, dims};
+  for (uint32_t row = 0; row < rows; ++row) {
+    const uint32_t view = placement_.AddView(
+        ipu, {.type = row_type, .storage = state.storage, .offset = row * row_type.bytes()});
+    made.remote.push_back({number, view, RowNumber(ipu, row)});
+  }
 }
 
 void Update::CountStep(uint32_t ipu, Section section) {

@@ -71,7 +71,7 @@ class Update {
   void EmitReduction(uint32_t ipu, Section section, Reduction& reduction);
   void EmitUpdates(std::vector<Left> left);
   void EmitUpdate(uint32_t ipu, Section section, Made update);
-  uint32_t FirstRow(uint32_t ipu);
+  uint32_t RowNumber(uint32_t ipu, uint32_t row);
   void CountStep(uint32_t ipu, Section section);
   uint32_t Reduced(size_t v, bool unshared, Reduction& reduction);
 
@@ -119,7 +119,8 @@ class Update {
   std::vector<uint32_t> gradient_places_;                             // by the variable's number
   std::map<std::pair<uint32_t, size_t>, uint32_t> hyper_parameters_;  // by IPU and group
   std::map<std::pair<uint32_t, float>, uint32_t> constants_;          // by IPU and value
-  std::map<uint32_t, uint32_t> steps_, divisors_, first_rows_;        // by IPU
+  std::map<uint32_t, uint32_t> steps_, divisors_;                     // by IPU
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> row_numbers_;     // by IPU and row
   std::map<uint32_t, uint32_t> part_numbers_;                         // by IPU
   std::map<uint32_t, program::v1::Instruction> gathers_;              // of weights, by IPU
   std::set<uint32_t> counted_;                                        // IPUs that count the step

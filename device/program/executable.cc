@@ -108,6 +108,7 @@ std::vector<HostTensor> HostTensors(const v1::Executable& executable) {
                         .remote = true,
                         .offset = RemoteOffset(ipu, static_cast<uint32_t>(b))};
       if (buffer.shards() > 1) {
+        tensor.type.dims = {tensor.type.elements() * buffer.rows()};
         SetWhole(buffer, tensor);
       } else if (buffer.host_dims().empty()) {
         tensor.type.dims.insert(tensor.type.dims.begin(), buffer.rows());

@@ -45,11 +45,11 @@ absl::Status ValidateHostView(const Viewed& viewed, const TensorType& part,
   absl::Status status = Check(TypeOf(view));
   status.Update(CheckStrides(view));
   if (!status.ok()) return wrong(absl::StrCat("is wrong: ", status.message()));
-  // Shapes are bounded, and so is the product.
-  if (static_cast<uint64_t>(TypeOf(view).elements()) !=
-          static_cast<uint64_t>(part.elements()) * shards ||
+  // The view is bounded; the product need not be.
+  const auto elements = static_cast<uint64_t>(TypeOf(view).elements());
+  if (elements % shards != 0 || elements / shards != static_cast<uint64_t>(part.elements()) ||
       !IsDense(view)) {
-    return wrong(shards == 1 ? "must have the elements of its row, densely packed"
+    return wrong(shards == 1 ? "must have the elements of its rows, densely packed"
                              : "must have the elements of its parts, densely packed");
   }
   return absl::OkStatus();
@@ -95,10 +95,9 @@ absl::Status ValidateRemoteBuffers(const v1::Ipu& ipu, std::set<std::string>& na
                                   arch::kRemoteTransferLimit.value()));
     }
     if (buffer.rows() < 1) return Invalid(absl::StrCat(name, " has no rows, must be 1 or more"));
-    if (buffer.rows() != 1 && !(buffer.shards() <= 1 && buffer.host_dims().empty()))
-      return Invalid(
-          absl::StrCat(name, ": what the host sees of it is that of a buffer with one row"));
-    VPOD_RETURN_IF_ERROR(ValidateHostView(buffer, row, name));
+    // Below 2^27 elements times 2^32 rows: no overflow.
+    VPOD_RETURN_IF_ERROR(
+        ValidateHostView(buffer, {row.type, {row.elements() * buffer.rows()}}, name));
     if (buffer.wide_accumulator() && !(buffer.scratch() && buffer.type() == v1::FLOAT32))
       return Invalid(absl::StrCat(name,
                                   " has wide accumulators, which only the program itself may "

@@ -252,14 +252,16 @@ TEST(ValidateTest, RemoteBuffers) {
     ExpectRefused(with(absl::StrCat("name:'a' dims:6 rows:1 wide_accumulator:true ", fields)),
                   "'a' has wide accumulators, which only the program itself may use, as float32");
   }
-  // What the host sees of the only row.
+  // The elements of all rows as the host sees them.
   const std::string six = "name:'a' type:FLOAT32 dims:6 rows:1 ";
   ExpectValid(with(six + "host_dims:[2,3]"));
   ExpectValid(with(six + "host_dims:[2,3] host_strides:[1,2]"));
-  ExpectRefused(with("name:'a' type:FLOAT32 dims:6 rows:2 host_dims:6"),
-                "what the host sees of it is that of a buffer with one row");
   const std::string not_dense =
-      "what the host sees of it must have the elements of its row, densely";
+      "what the host sees of it must have the elements of its rows, densely";
+  const std::string two_rows = "name:'a' type:FLOAT32 dims:6 rows:2 ";
+  ExpectValid(with(two_rows + "host_dims:[4,3] host_strides:[1,4]"));
+  ExpectRefused(with(two_rows + "host_dims:6"), not_dense);
+  ExpectRefused(with("name:'a' type:INT8 dims:134217728 rows:4294967295 host_dims:6"), not_dense);
   ExpectRefused(with(six + "host_dims:[2,4]"), not_dense);
   ExpectRefused(with(six + "host_dims:[2,3] host_strides:[1,1]"), not_dense);
   ExpectRefused(with(six + "host_dims:[2,3] host_strides:[8,1]"), not_dense);
@@ -297,7 +299,10 @@ TEST(ValidateTest, PartsOfVariablesAndRemoteBuffers) {
   };
   ExpectValid(buffer("rows:1 shards:3 host_dims:[2,9]"));
   ExpectRefused(buffer("rows:1 shards:3 host_dims:[2,3]"), "must have the elements of its parts");
-  ExpectRefused(buffer("rows:2 shards:3 host_dims:[2,9]"), "is that of a buffer with one row");
+  ExpectValid(buffer("rows:2 shards:3 host_dims:[2,18]"));
+  ExpectRefused(buffer("rows:2 shards:3 host_dims:[2,9]"), "must have the elements of its parts");
+  ExpectRefused(buffer("rows:2 shards:4294967295 host_dims:[12]"),
+                "must have the elements of its parts");
 }
 
 TEST(ValidateTest, ReplicasShareOutPartsEvenly) {
