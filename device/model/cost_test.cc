@@ -180,6 +180,14 @@ TEST(PricePlanTest, RemoteTransfer) {
   }
 }
 
+// Each IPU counts what it sends itself.
+TEST(PricePlanTest, BytesOverLinksAreThoseOfTheSender) {
+  const std::vector<InterIpuMove> moves = {{1000, 0, 1}, {10, 1, 0}, {100, 0, 2}};
+  const uint64_t sent[] = {1100, 10, 0};
+  for (uint32_t ipu = 0; ipu < 3; ++ipu)
+    EXPECT_EQ(PriceOf({{InterIpuExchange{moves, ipu}}}).over_ipu_links.value(), sent[ipu]);
+}
+
 // The four links of a pair carry 53.12 GB/s.
 TEST(PricePlanTest, InterIpuExchange) {
   const Cost cost = PriceOf({{InterIpuExchange{{{1'000'000, 0, 1}}}}});

@@ -102,6 +102,7 @@ std::string PlanContext::KeyOf(const Instruction& instruction) const {
 PlanContext::PlanContext(const program::v1::Executable& executable, uint32_t ipu,
                          const Topology& topology)
     : executable_(executable),
+      ipu_(ipu),
       text_(executable.ipus(static_cast<int>(ipu))),
       topology_(topology),
       lies_like_(static_cast<size_t>(text_.tensors_size())),

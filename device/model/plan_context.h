@@ -20,6 +20,7 @@ class PlanContext {
   PlanContext(const program::v1::Executable& executable, uint32_t ipu, const Topology& topology);
 
   const program::v1::Executable& executable() const { return executable_; }
+  uint32_t ipu() const { return ipu_; }
   const Topology& topology() const { return topology_; }
 
   program::TensorType Type(uint32_t tensor) const {
@@ -57,6 +58,7 @@ class PlanContext {
 
  private:
   const program::v1::Executable& executable_;
+  const uint32_t ipu_;
   const program::v1::Ipu& text_;
   const Topology topology_;
   std::vector<uint32_t> lies_like_;        // a tensor that lies like each tensor

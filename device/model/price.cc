@@ -68,22 +68,20 @@ Cost PriceStep(const RemoteTransfer& transfer, const Topology& topology) {
 // 3.2
 Cost PriceStep(const InterIpuExchange& exchange, const Topology& topology) {
   std::map<uint32_t, double> sending, receiving;  // seconds, by IPU
-  std::map<uint32_t, Bytes> sent;
+  Cost cost;
   for (const InterIpuMove& move : exchange.moves) {
     const double seconds =
         static_cast<double>(move.bytes) / arch::IpuLinkBytesPerSecond(move.from_ipu, move.to_ipu);
     sending[move.from_ipu] += seconds;
-    sent[move.from_ipu] += Bytes(move.bytes);
+    if (move.from_ipu == exchange.ipu) cost.over_ipu_links += Bytes(move.bytes);
     receiving[move.to_ipu] += seconds;
   }
   double longest = 0;
   for (const auto* ends : {&sending, &receiving}) {
     for (const auto& [ipu, seconds] : *ends) longest = std::max(longest, seconds);
   }
-  Cost cost;
   cost.exchange = Cycles(arch::kCollectiveStepCycles) + ToCycles(longest, topology);
   cost.sync = arch::ExternalSyncCycles(topology.ipus_per_replica, topology.clock_hz);
-  for (const auto& [ipu, bytes] : sent) cost.over_ipu_links = std::max(cost.over_ipu_links, bytes);
   return cost;
 }
 

@@ -71,6 +71,7 @@ struct InterIpuMove {
 // same IPU share its links. It takes the same time for all IPUs that take part.
 struct InterIpuExchange {
   std::vector<InterIpuMove> moves;
+  uint32_t ipu = 0;  // whose part is planned
 };
 
 // A phase of a collective: data go around a ring of replicas in one step less than there are

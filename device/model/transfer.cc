@@ -34,7 +34,7 @@ TilePlan RemotePlan(bool store, uint32_t tensor, const PlanContext& context) {
 
 TilePlan ExchangePlan(const Instruction& instruction, const PlanContext& context) {
   const program::v1::Executable& executable = context.executable();
-  InterIpuExchange exchange;
+  InterIpuExchange exchange{.moves = {}, .ipu = context.ipu()};
   for (const auto& move :
        executable.exchanges(static_cast<int>(instruction.exchange().exchange())).moves()) {
     const auto& tensor = executable.ipus(static_cast<int>(move.from_ipu()))
