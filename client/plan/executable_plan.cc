@@ -16,14 +16,8 @@ uint64_t ItemsOf(const program::Executable& executable, uint32_t program) {
   for (const uint32_t index : executable.streams(program)) {
     const auto& stream = executable.proto().streams(static_cast<int>(index));
     if (!stream.to_device()) continue;
-    uint64_t transfers = 0;  // another program may make more of them
-    program::ForEachInstruction(executable.proto().ipus(static_cast<int>(stream.ipu())),
-                                executable.EntryOf(program, stream.ipu()),
-                                [&](const program::v1::Instruction& step, uint64_t times) {
-                                  if (step.has_stream_in() && step.stream_in().stream() == index)
-                                    transfers += times;
-                                });
-    return transfers * (stream.dims_size() == 0 ? 1 : static_cast<uint64_t>(stream.dims(0)));
+    return program::TransfersOf(executable, program, index) *
+           (stream.dims_size() == 0 ? 1 : static_cast<uint64_t>(stream.dims(0)));
   }
   return 0;
 }

@@ -73,7 +73,8 @@ void WriteStreams(const program::Executable& executable, uint32_t program, Datab
     const auto& stream = executable.proto().streams(static_cast<int>(number));
     row.Bind(stream.name()).Bind(stream.ipu());
     row.Bind(stream.to_device() ? "toDevice" : "fromDevice");
-    row.Bind(program::TypeOf(stream).bytes() * stream.transfers_per_run()).Run();
+    row.Bind(program::TypeOf(stream).bytes() * program::TransfersOf(executable, program, number))
+        .Run();
   }
 }
 

@@ -143,6 +143,17 @@ std::vector<uint64_t> Executions(const v1::Ipu& ipu, uint32_t function) {
   return executions;
 }
 
+uint64_t TransfersOf(const Executable& executable, uint32_t program, uint32_t stream) {
+  const uint32_t ipu = executable.proto().streams(static_cast<int>(stream)).ipu();
+  uint64_t transfers = 0;
+  ForEachInstruction(executable.proto().ipus(static_cast<int>(ipu)),
+                     executable.EntryOf(program, ipu),
+                     [&](const v1::Instruction& instruction, uint64_t times) {
+                       if (StreamOf(instruction) == stream) transfers += times;
+                     });
+  return transfers;
+}
+
 uint64_t RowBytes(const v1::RemoteBuffer& buffer) {
   uint64_t bytes = buffer.wide_accumulator() ? sizeof(double) : SizeOf(buffer.type());
   for (int64_t dim : buffer.dims()) bytes *= static_cast<uint64_t>(dim);

@@ -127,6 +127,10 @@ class Executable {
   std::vector<std::set<uint32_t>> streams_;  // by program
 };
 
+// Transfers of a stream of a replica in a run of a program, if loops take all their rounds. The
+// stream declares those of the program that makes most.
+uint64_t TransfersOf(const Executable& executable, uint32_t program, uint32_t stream);
+
 // Magic, format version and canonical encoding.
 std::string Serialize(const v1::Executable& executable);
 
