@@ -18,6 +18,7 @@ absl::StatusOr<PipelineStages> PipelineStages::Find(const GraphProgram& program,
   PipelineStages stages;
   stages.by_ipu_ = StagesAreIpus(graph);
   constexpr uint32_t kNone = ~0u;
+  constexpr uint32_t kMostStages = 1 << 16;  // far more than any pipeline fills
   const auto wrong = [&](auto... what) {
     return absl::InvalidArgumentError(absl::StrCat("program '", program.spec.name, "': ", what...));
   };
@@ -29,6 +30,8 @@ absl::StatusOr<PipelineStages> PipelineStages::Find(const GraphProgram& program,
     for (const graph::Node& node : graph.nodes()) {
       if (is_gradient(node) != gradients) continue;
       const uint32_t stage = stages.StageOf(graph.origins().at(node.origin), node.ipu);
+      if (stage >= kMostStages)
+        return wrong("stage ", stage, " of a pipeline must be 0 to ", kMostStages - 1);
       if (stage >= stages.ipus_.size()) stages.ipus_.resize(stage + 1, kNone);
       uint32_t& ipu = stages.ipus_[stage];
       if (ipu == kNone) ipu = node.ipu;
