@@ -34,7 +34,10 @@ std::string ToTry(const Network& network, CompileOptions options, bool trains = 
   g.Output("loss", loss);
   ProgramSpec program{.name = "run"};
   if (trains) program.loss = loss;
-  if (!options.programs.empty()) program.optimizer = options.programs[0].optimizer;
+  if (!options.programs.empty()) {
+    program.optimizer = options.programs[0].optimizer;
+    program.accumulation = options.programs[0].accumulation;
+  }
   options.programs = {program};
   const auto compiled = Compile(g, options);
   EXPECT_EQ(compiled.status().code(), absl::StatusCode::kResourceExhausted) << compiled.status();
@@ -80,6 +83,13 @@ TEST(MemoryAdviceTest, StateOfTheOptimiserIsMovedOffTheChip) {
                          ", the state of the optimiser shared out among replicas (option "
                          "tensor_shards), an optimiser with less state, ",
                          kWeights, ", ", kMoreIpus));
+}
+
+TEST(MemoryAdviceTest, AccumulatorsAreMovedOffTheChip) {
+  const Network wide{.type = FLOAT16, .rows = 16, .width = 4096, .layers = 9};
+  constexpr char kAccumulators[] = "accumulators off the chip (option off_chip_accumulators)";
+  EXPECT_EQ(ToTry(wide, {.programs = {{.accumulation = 2}}}),
+            absl::StrCat("To try: ", kAccumulators, ", ", kWeights, ", ", kMoreIpus));
 }
 
 TEST(MemoryAdviceTest, WhatIsSharedOutAlreadyIsNotAdvised) {

@@ -36,11 +36,11 @@ bool Computes(const Instruction& instruction) {
          !instruction.has_remote_load() && !instruction.has_dynamic_slice();
 }
 
-// What the fullest tile has when it needs most.
-class Adviser {
+// The contents of the fullest tile when it needs most, and what would make them smaller.
+class MemoryAdviser {
  public:
-  Adviser(const program::Executable& executable, uint32_t ipu, const IpuMemory& memory,
-          const PlanContext& context)
+  MemoryAdviser(const program::Executable& executable, uint32_t ipu, const IpuMemory& memory,
+                const PlanContext& context)
       : executable_(executable), ipu_(ipu), memory_(memory) {
     const auto& variables = executable.proto().variables();
     if (std::none_of(variables.begin(), variables.end(),
@@ -54,7 +54,7 @@ class Adviser {
   }
 
   std::string Advise() const {
-    // What is kept as bytes is of the same types as the rest.
+    // Values that are kept as bytes have the same types as the rest.
     const uint64_t floats = single_ + half_,
                    of_bytes = floats == 0 ? 0 : stashed_ * single_ / floats;
     const uint64_t again = recomputes_ ? kept_ : kept_ + stashed_;
@@ -74,7 +74,8 @@ class Adviser {
         {state_ - state_ / replicas_,
          "the state of the optimiser shared out among replicas (option tensor_shards)"},
         {state_ / 2, "an optimiser with less state"},
-        {weights_, "weights off the chip (option off_chip_weights)"}};
+        {weights_, "weights off the chip (option off_chip_weights)"},
+        {accumulators_, "accumulators off the chip (option off_chip_accumulators)"}};
     const uint64_t total = memory_.tiles[memory_.fullest].total();
     std::erase_if(savings, [&](const auto& saving) { return saving.first * kWorthTrying < total; });
     std::stable_sort(savings.begin(), savings.end(),
@@ -136,16 +137,18 @@ class Adviser {
     const InstructionPlace first = steps[on_tile.value->first], last = steps[on_tile.value->last];
     const Origin *maker = executable_.OriginOf(ipu_, first.function, first.index),
                  *reader = executable_.OriginOf(ipu_, last.function, last.index);
-    // Accumulators, and what updates make of them, are float32 whatever the precision.
-    if (TextOf(ipu_).tensors(static_cast<int>(on_tile.tensor)).wide_accumulator() ||
-        (maker != nullptr && maker->phase() == Origin::UPDATE))
-      return;
-    AddType(on_tile);
-    values_ += on_tile.bytes;
-    if (maker == nullptr || maker->phase() != Origin::FORWARD) return;
     const Instruction& instruction = TextOf(ipu_)
                                          .functions(static_cast<int>(first.function))
                                          .instructions(static_cast<int>(first.index));
+    // Accumulators, and what updates make of them, are float32 whatever the precision.
+    if (TextOf(ipu_).tensors(static_cast<int>(on_tile.tensor)).wide_accumulator() ||
+        (maker != nullptr && maker->phase() == Origin::UPDATE)) {
+      if (instruction.has_fill()) accumulators_ += on_tile.bytes;
+      return;
+    }
+    AddType(on_tile);
+    values_ += on_tile.bytes;
+    if (maker == nullptr || maker->phase() != Origin::FORWARD) return;
     if (maker->op() == "stash") {
       stashed_ += on_tile.bytes;
     } else if (reader != nullptr && reader->phase() == Origin::BACKWARD && Computes(instruction)) {
@@ -161,16 +164,17 @@ class Adviser {
   bool trains_ = false, recomputes_ = false, some_ipu_recomputes_ = false;
   // Bytes: of floats, without what has its precision from the optimiser; of values that grow with
   // the micro-batch; of those, results kept for gradients, and what stages keep as bytes for later
-  // micro-batches; of weights that are trained; of the optimiser's state; received and added up.
-  uint64_t single_ = 0, half_ = 0, values_ = 0, kept_ = 0, stashed_ = 0, weights_ = 0, state_ = 0,
-           temporary_ = 0;
+  // micro-batches; of weights that are trained; of the sums of their gradients; of the optimiser's
+  // state; received and added up.
+  uint64_t single_ = 0, half_ = 0, values_ = 0, kept_ = 0, stashed_ = 0, weights_ = 0,
+           accumulators_ = 0, state_ = 0, temporary_ = 0;
 };
 
 }  // namespace
 
 std::string MemoryAdvice(const program::Executable& executable, uint32_t ipu,
                          const IpuMemory& memory, const PlanContext& context) {
-  return Adviser(executable, ipu, memory, context).Advise();
+  return MemoryAdviser(executable, ipu, memory, context).Advise();
 }
 
 }  // namespace vpod::model

@@ -1,4 +1,4 @@
-// What helps a program that does not fit the tiles of an IPU.
+// Advice for programs that do not fit the tiles of an IPU.
 #pragma once
 
 #include <string>

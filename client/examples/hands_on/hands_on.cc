@@ -46,7 +46,8 @@ struct Arguments {
   float learning_rate = 0.002f;
   Schedule schedule = Schedule::kGrouped;
   Recomputation recomputation = Recomputation::kNone;
-  bool off_chip_optimizer_state = false, off_chip_activations = false, off_chip_weights = false;
+  bool off_chip_optimizer_state = false, off_chip_activations = false, off_chip_weights = false,
+       off_chip_accumulators = false;
   bool synchronous = false;
   bool compile_only = false;
 };
@@ -125,6 +126,7 @@ absl::StatusOr<compiler::Compiled> CompileNetwork(const Arguments& arguments, ui
   options.off_chip_optimizer_state = arguments.off_chip_optimizer_state;
   options.off_chip_activations = arguments.off_chip_activations;
   options.off_chip_weights = arguments.off_chip_weights;
+  options.off_chip_accumulators = arguments.off_chip_accumulators;
   options.programs = {{.name = "train",
                        .device_iterations = arguments.device_iterations,
                        .accumulation = arguments.accumulation,
@@ -239,6 +241,8 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
                "what is kept for the gradients lies in streaming memory");
   app.add_flag("--off-chip-weights", arguments.off_chip_weights,
                "the weights lie in streaming memory");
+  app.add_flag("--off-chip-accumulators", arguments.off_chip_accumulators,
+               "accumulated gradients lie in streaming memory between micro-batches");
   AddChoice<program::v1::DataType>(app, "--precision", network.type,
                                    {{"32.32", FLOAT32}, {"16.16", FLOAT16}},
                                    "of operations and weights (32.32)");
@@ -275,10 +279,11 @@ void RefuseWhatIsIgnored(const CLI::App& app, const Arguments& arguments) {
            "--recompute", "standard has no effect on network mnist, unless it has several IPUs");
   }
   if (arguments.schedule == Schedule::kPhased) {
-    for (const char* name :
-         {"--off-chip-optimizer-state", "--off-chip-activations", "--off-chip-weights"})
+    for (const char* name : {"--off-chip-optimizer-state", "--off-chip-activations",
+                             "--off-chip-weights", "--off-chip-accumulators"})
       refuse(true, name, "has no effect with --schedule phased, which does the same");
   }
+  refuse(arguments.accumulation == 1, "--off-chip-accumulators", "needs --accumulation above 1");
   if (arguments.runs == 1) {
     refuse(true, "--synchronous", "needs more than one run, which --runs gives");
     refuse(arguments.device_iterations == 1, "--learning-rate",
