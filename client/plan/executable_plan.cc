@@ -85,21 +85,18 @@ absl::StatusOr<ExecutablePlan> PlanExecutable(const program::Executable& executa
   VPOD_RETURN_IF_ERROR(CheckPod(executable, pod));
   VPOD_ASSIGN_OR_RETURN(const arch::MachineType machine, arch::FindMachineType(machine_type));
   const uint32_t ipus = executable.ipus_per_replica();
-  ExecutablePlan plan{.replicas = pod / ipus};
-  const model::Topology topology{
+  ExecutablePlan plan;
+  plan.replicas = pod / ipus;
+  plan.topology = {
       .clock_hz = machine.clock_hz, .num_replicas = plan.replicas, .ipus_per_replica = ipus};
-  plan.fits = model::CheckMemory(executable, topology, &plan.memory);
+  plan.fits = model::CheckMemory(executable, plan.topology, &plan.memory);
   for (int i = 0; i < executable.proto().programs_size(); ++i) {
     const auto program = static_cast<uint32_t>(i);
     RunPlan run{.program = executable.proto().programs(i).name(),
-                .timeline = model::TimelineOf(executable.proto(), program, topology),
+                .timeline = model::TimelineOf(executable.proto(), program, plan.topology),
                 .items = plan.replicas * ItemsOf(executable, program),
                 .has_collectives = executable.has_collectives(program)};
     run.seconds = static_cast<double>(run.timeline.end().value()) / machine.clock_hz;
-    for (const model::IpuTime& ipu : run.timeline.ipus) {
-      run.over_ipu_links = std::max(run.over_ipu_links, ipu.cost.over_ipu_links);
-      run.over_gw_links = std::max(run.over_gw_links, ipu.cost.over_gw_links);
-    }
     plan.runs.push_back(std::move(run));
   }
   return plan;

@@ -1,5 +1,5 @@
-// What running a compiled executable takes on a POD of any size. Nothing is allocated for its
-// variables.
+// Plans of compiled executables: what a run takes on a POD of any size. Nothing is allocated for
+// its variables.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,10 @@ struct RunPlan {
   // Without them, replicas exchange nothing. An executable that was compiled for one replica may
   // have none for its gradients.
   bool has_collectives = false;
-  // What the IPU sends in a run that sends most.
-  model::Bytes over_ipu_links, over_gw_links;
 };
 
 struct ExecutablePlan {
+  model::Topology topology;
   uint32_t replicas = 1;
   std::vector<RunPlan> runs;         // in the order of the programs
   std::vector<model::Bytes> memory;  // of each IPU of a replica

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
 #include "client/plan/networks.h"
+#include "client/plan/phases.h"
 #include "client/plan/plan.h"
 
 namespace vpod::plan {
@@ -67,14 +68,33 @@ TEST(ExecutablePlanTest, CountsWhatPassesLinks) {
   };
   // A ring of 16 passes more of the gradients than one of 4, racks are joined by GW-Links.
   const RunPlan small = train(single, 4), rack = train(single, 16), racks = train(single, 256);
-  EXPECT_GT(small.over_ipu_links.value(), 0u);
-  EXPECT_GT(rack.over_ipu_links, small.over_ipu_links);
-  EXPECT_EQ(rack.over_gw_links.value(), 0u);
-  EXPECT_GT(racks.over_gw_links.value(), 0u);
-  EXPECT_LT(racks.over_gw_links, racks.over_ipu_links);
+  EXPECT_GT(small.timeline.over_ipu_links().value(), 0u);
+  EXPECT_GT(rack.timeline.over_ipu_links(), small.timeline.over_ipu_links());
+  EXPECT_EQ(rack.timeline.over_gw_links().value(), 0u);
+  EXPECT_GT(racks.timeline.over_gw_links().value(), 0u);
+  EXPECT_LT(racks.timeline.over_gw_links(), racks.timeline.over_ipu_links());
   // Alone, IPUs of a replica send activations and gradients to each other, and nothing else does.
-  EXPECT_EQ(train(single, 1).over_ipu_links.value(), 0u);
-  EXPECT_GT(train(dual, 2).over_ipu_links.value(), 0u);
+  EXPECT_EQ(train(single, 1).timeline.over_ipu_links().value(), 0u);
+  EXPECT_GT(train(dual, 2).timeline.over_ipu_links().value(), 0u);
+}
+
+// Each step is for something, and all of them are counted.
+TEST(PhasesTest, AddUpToTheCyclesOfTheRun) {
+  for (uint32_t ipus : {1, 2}) {
+    PlanRequest request = Request(ipus);
+    request.recomputation = compiler::Recomputation::kAll;
+    const auto plan = MakePlan(request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const auto phases = PhasesOf(*plan->executable, 0, plan->topology);
+    ASSERT_EQ(phases.size(), ipus);
+    for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
+      const PhaseCycles& of = phases[ipu];
+      EXPECT_EQ(of.forward + of.backward + of.recomputation + of.update + of.other,
+                plan->timeline.ipus[ipu].cost.total());
+      for (model::Cycles cycles : {of.forward, of.backward, of.recomputation, of.update})
+        EXPECT_GT(cycles, model::Cycles());
+    }
+  }
 }
 
 TEST(ExecutablePlanTest, WrongPodsAreRefused) {

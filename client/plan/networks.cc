@@ -157,7 +157,7 @@ const std::map<std::string, Model>& Networks() {
   const NetworkOptions images{.images = true, .image_size = true};
   NetworkOptions chain = images, residual = images, vit = images;
   chain.stages = residual.stages = vit.stages = true;
-  vit.is_split = residual.checkpoints = true;
+  vit.is_split = residual.checkpoints = residual.classes = true;
   const NetworkOptions gpt2{
       .tokens = true, .stages = true, .is_split = true, .last_is_first = true};
   NetworkOptions bert = gpt2;
@@ -204,7 +204,7 @@ std::string NamesOfThose(bool NetworkOptions::*option) {
   return absl::StrJoin(names, ", ");
 }
 
-// What a model does not take would be ignored.
+// Options that a model does not take would be ignored.
 absl::Status CheckOptions(const NetworkRequest& request, const NetworkOptions& options) {
   const auto refused = [&](const char* what, bool NetworkOptions::*option) {
     return absl::InvalidArgumentError(absl::StrCat("model '", request.name, "' takes no ", what,

@@ -17,7 +17,7 @@ struct NetworkRequest {
   int64_t image_size = 224;       // pixels of an edge
   int64_t sequence_length = 128;  // tokens
   int64_t predictions = 0;        // of BERT: tokens of a sequence that are predicted; 0: all
-  std::optional<float> attention_dropout;                   // of BERT
+  std::optional<float> attention_dropout;                   // of BERT, below 1
   int64_t classes = 1000;                                   // of images, for residual networks
   program::v1::DataType type = program::v1::FLOAT16;        // of operations and weights
   program::v1::DataType image_type = program::v1::FLOAT16;  // as they come from the host
@@ -35,7 +35,7 @@ struct Network {
 
 std::vector<std::string> NetworkNames();
 
-// What of a request a model looks at, beside micro-batch, types and IPUs.
+// Options of a request that a model takes, beside micro-batch, types and IPUs.
 struct NetworkOptions {
   bool images = false;         // their type
   bool image_size = false;     // else it is fixed
@@ -45,6 +45,7 @@ struct NetworkOptions {
   bool is_split = false;       // without stages, too
   bool last_is_first = false;  // what is behind the last block is on the first IPU
   bool checkpoints = false;
+  bool classes = false;  // their number
 };
 
 // InvalidArgument: an unknown name; the error lists those that are known.

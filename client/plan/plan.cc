@@ -38,7 +38,13 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visi
   VPOD_ASSIGN_OR_RETURN(const arch::MachineType machine,
                         arch::FindMachineType(request.machine_type));
   VPOD_ASSIGN_OR_RETURN(const Network network, BuildNetwork(request.network));
-  Plan plan{.replicas = request.pod / ipus};
+  Plan plan;
+  plan.replicas = request.replicas.value_or(request.pod / ipus);
+  if (plan.replicas == 0 || plan.replicas > request.pod / ipus) {
+    return absl::InvalidArgumentError(absl::StrCat("a POD of ", request.pod, " IPUs has ",
+                                                   request.pod / ipus, " replicas of ", ipus,
+                                                   " IPUs, not ", plan.replicas));
+  }
   compiler::CompileOptions options{.ipus_per_replica = ipus, .total_replicas = plan.replicas};
   options.allow_out_of_memory = true;
   options.schedule = request.schedule;
@@ -58,24 +64,25 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visi
                        .optimizer = request.optimizer}};
   VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled,
                         compiler::Compile(network.graph, options));
-  const model::Topology topology{
+  plan.executable = compiled.executable;
+  plan.topology = {
       .clock_hz = machine.clock_hz, .num_replicas = plan.replicas, .ipus_per_replica = ipus};
   std::function<void(const model::TimelineEvent&)> visit_event;
   if (visit) {
     visit_event = [&](const model::TimelineEvent& event) {
       const auto* origin =
           compiled.executable->OriginOf(event.ipu, event.place.function, event.place.index);
-      visit(origin == nullptr ? program::v1::Origin() : *origin,
+      visit(event.ipu, origin == nullptr ? program::v1::Origin() : *origin,
             (event.end - event.begin - event.waiting).value());
     };
   }
-  plan.timeline = model::TimelineOf(compiled.executable->proto(), 0, topology, visit_event);
-  plan.fits = model::CheckMemory(*compiled.executable, topology, &plan.memory);
+  plan.timeline = model::TimelineOf(compiled.executable->proto(), 0, plan.topology, visit_event);
+  plan.fits = model::CheckMemory(*compiled.executable, plan.topology, &plan.memory);
   plan.global_batch =
       static_cast<uint64_t>(request.network.micro_batch) * request.accumulation * plan.replicas;
   for (const auto& stream : compiled.executable->proto().streams())
     plan.stream_bytes += program::TypeOf(stream).bytes() * stream.transfers_per_run();
-  plan.weight_transfers = WeightTransfers(*compiled.executable, topology);
+  plan.weight_transfers = WeightTransfers(*compiled.executable, plan.topology);
   plan.seconds = static_cast<double>(plan.timeline.end().value()) / machine.clock_hz /
                  request.device_iterations;
   plan.items_per_second = static_cast<double>(plan.global_batch) / plan.seconds;

@@ -1,9 +1,10 @@
-// What the training of a model takes on a POD of any size: the compiler and the machine's model,
+// Plans of the training of models on PODs of any size: the compiler and the model of the machine,
 // and no machine.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +18,8 @@ namespace vpod::plan {
 
 struct PlanRequest {
   NetworkRequest network;
-  uint32_t pod = 16;  // IPUs
+  uint32_t pod = 16;                 // IPUs
+  std::optional<uint32_t> replicas;  // in a part of the POD; none: as many as it has
   std::string machine_type = "m2000";
   uint32_t accumulation = 1;                                   // micro-batches of an update
   uint32_t device_iterations = 1;                              // updates of a run
@@ -34,12 +36,14 @@ struct PlanRequest {
 };
 
 struct Plan {
+  std::shared_ptr<const program::Executable> executable;  // of the one program
+  model::Topology topology;
   uint32_t replicas = 1;
   uint64_t global_batch = 1;    // images or sequences of an update
   double seconds = 0;           // of an update, the mean of a run
   double items_per_second = 0;  // images or sequences
   model::Timeline timeline;     // of a run
-  // What it takes to write all weights before a run and to read them after it, one IPU after the
+  // The time to write all weights before a run and to read them after it, one IPU after the
   // other (spec/hardware.md 8.3).
   model::Cycles weight_transfers;
   uint64_t stream_bytes = 0;         // of a replica, in a run
@@ -47,10 +51,12 @@ struct Plan {
   absl::Status fits;                 // OutOfMemory as a compilation gives it
 };
 
-// What of the model each step of an update belongs to, and its cycles.
-using VisitSteps = std::function<void(const program::v1::Origin& origin, uint64_t cycles)>;
+// Gets each step of an update: its IPU, its origin in the model, and its cycles without waiting.
+using VisitSteps =
+    std::function<void(uint32_t ipu, const program::v1::Origin& origin, uint64_t cycles)>;
 
-// InvalidArgument: what the compiler refuses, and a POD that has no whole number of replicas.
+// InvalidArgument: what the compiler refuses, and a POD that has no whole number of replicas, or
+// fewer than are asked for.
 absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visit = nullptr);
 
 }  // namespace vpod::plan

@@ -101,6 +101,18 @@ TEST(PlanTest, TransformersAreDealtEvenly) {
   }
 }
 
+TEST(PlanTest, APartOfThePodMayBePlanned) {
+  PlanRequest request = ResNet18(16);
+  request.replicas = 2;
+  const auto part = MakePlan(request), two = MakePlan(ResNet18(2));
+  ASSERT_TRUE(part.ok() && two.ok()) << part.status() << two.status();
+  EXPECT_EQ(part->replicas, 2u);
+  EXPECT_EQ(part->items_per_second, two->items_per_second);
+  request.replicas = 17;
+  EXPECT_EQ(MakePlan(request).status().message(),
+            "a POD of 16 IPUs has 16 replicas of 1 IPUs, not 17");
+}
+
 TEST(PlanTest, WhatDoesNotFitSaysSo) {
   PlanRequest request = ResNet18(16);
   request.network.micro_batch = 96;

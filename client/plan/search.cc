@@ -76,7 +76,8 @@ class Searcher {
     stream_bytes_of_one_ = std::max<uint64_t>(1, plan.stream_bytes);
     splits_[1] = {};
     const absl::StatusOr<PartCosts> costs = CostsOfParts(first);
-    if (!costs.ok()) return absl::OkStatus();  // a model that is not split
+    if (absl::IsInvalidArgument(costs.status())) return absl::OkStatus();  // it is not split
+    VPOD_RETURN_IF_ERROR(costs.status());
     costs_ = *costs;
     for (uint32_t ipus : kIpus) {
       if (ipus == 1 || request_.pod % ipus != 0 || ipus > request_.pod) continue;
@@ -126,7 +127,7 @@ class Searcher {
     absl::Status status;
   };
 
-  // Of a request that was looked at before, it is at hand.
+  // Looks at a request once.
   const Outcome& OutcomeOf(const PlanRequest& request) {
     const std::string key = Describe(request);
     {
@@ -263,15 +264,17 @@ class Searcher {
         add(absl::StrCat(other, other == 1 ? " IPU" : " IPUs", " per replica"), other, other_split,
             at.recomputation, micro_batch);
     }
-    for (size_t step : {size_t{0}, size_t{2}}) {
-      if (ipus == 1) break;
-      std::vector<size_t> moved = split;
-      moved[0] = moved[0] + step - 1;
-      if (moved[0] == 0 || moved[0] >= (moved.size() > 1 ? moved[1] : costs_.parts.size()))
-        continue;
-      tried_.push_back(moved);
-      add(absl::StrCat("IPU 1 from ", costs_.parts[moved[0]]), ipus, moved, at.recomputation,
-          micro_batch);
+    for (size_t next = 0; next < split.size(); ++next) {
+      const size_t before = next == 0 ? 0 : split[next - 1],
+                   behind = next + 1 < split.size() ? split[next + 1] : costs_.parts.size();
+      for (const size_t begin : {split[next] - 1, split[next] + 1}) {
+        if (begin <= before || begin >= behind) continue;
+        std::vector<size_t> moved = split;
+        moved[next] = begin;
+        tried_.push_back(moved);
+        add(absl::StrCat("IPU ", next + 1, " from ", costs_.parts[begin]), ipus, moved,
+            at.recomputation, micro_batch);
+      }
     }
     return changes;
   }

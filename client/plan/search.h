@@ -14,7 +14,7 @@ struct Candidate {
   Plan plan;
 };
 
-// What is beside the best candidate, and why it is not better.
+// A candidate beside the best one, and why it is not better.
 struct Neighbour {
   std::string change;  // "micro-batch 24"
   std::string why;     // "does not fit: …" or "4.2 % slower"

@@ -23,7 +23,7 @@ TEST(SplitTest, TheSlowestStageIsFast) {
   EXPECT_EQ(BalancedSplit(Parts({1, 1, 1, 1}), 2), (Split{2}));
   EXPECT_EQ(BalancedSplit(Parts({1, 1, 1, 1}), 4), (Split{1, 2, 3}));
   EXPECT_EQ(BalancedSplit(Parts({6, 1, 1, 1}), 2), (Split{1}));
-  // What is before the first part counts for its stage, what is after the last one for that.
+  // Steps before the first part count for its stage, steps after the last one for that of the last.
   EXPECT_EQ(BalancedSplit(Parts({2, 2, 2, 2}, /*before=*/4), 2), (Split{1}));
   EXPECT_EQ(BalancedSplit(Parts({2, 2, 2, 2}, 0, /*after=*/4), 2), (Split{3}));
   PartCosts heads = Parts({2, 2, 2, 2}, 0, 4);
@@ -83,7 +83,7 @@ TEST(SearchTest, TheBestFitsAndItsNeighboursAreNotBetter) {
   EXPECT_EQ(again->timeline.end().value(), best.plan.timeline.end().value());
   ASSERT_GE(result->neighbours.size(), 4u);
   for (const Neighbour& neighbour : result->neighbours)
-    EXPECT_THAT(neighbour.why, testing::Not(HasSubstr(" -"))) << neighbour.change;
+    EXPECT_THAT(neighbour.why, testing::Not(testing::StartsWith("-"))) << neighbour.change;
   // The threads do not decide.
   const auto same = Search(request, 256);
   ASSERT_TRUE(same.ok());

@@ -64,7 +64,7 @@ absl::StatusOr<PartCosts> CostsOfParts(const PlanRequest& request) {
   VPOD_ASSIGN_OR_RETURN(const NetworkOptions options, OptionsOf(request.network.name));
   PartCosts costs{.last_is_first = options.last_is_first};
   bool behind = false;  // the last part, in the forward pass
-  const auto visit = [&](const program::v1::Origin& origin, uint64_t of_step) {
+  const auto visit = [&](uint32_t, const program::v1::Origin& origin, uint64_t of_step) {
     // Updates come once for many micro-batches.
     if (origin.phase() == program::v1::Origin::UPDATE) return;
     const std::string part = PartOf(request.network.name, origin.scope());
@@ -74,7 +74,7 @@ absl::StatusOr<PartCosts> CostsOfParts(const PlanRequest& request) {
       (behind ? costs.after : costs.before) += of_step;
       return;
     }
-    // What comes after the parts, forward and backward, is between their two passes.
+    // Steps after the parts, forward and backward, are between their two passes.
     behind = origin.phase() == program::v1::Origin::FORWARD;
     const auto [it, is_new] = cycles.try_emplace(part);
     if (is_new) costs.parts.push_back(part);

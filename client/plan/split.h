@@ -11,7 +11,7 @@
 
 namespace vpod::plan {
 
-// What the parts of a network cost with which a stage may begin, in their order.
+// The costs of the parts with which a stage of a network may begin, in their order.
 struct PartCosts {
   std::vector<std::string> parts;  // "layer1.0", "h.3"; half layers of BERT
   std::vector<uint64_t> cycles;    // of each part

@@ -148,6 +148,18 @@ Cycles Timeline::end() const {
   return last;
 }
 
+Bytes Timeline::over_ipu_links() const {
+  Bytes most;
+  for (const IpuTime& ipu : ipus) most = std::max(most, ipu.cost.over_ipu_links);
+  return most;
+}
+
+Bytes Timeline::over_gw_links() const {
+  Bytes most;
+  for (const IpuTime& ipu : ipus) most = std::max(most, ipu.cost.over_gw_links);
+  return most;
+}
+
 Timeline TimelineOf(const program::v1::Executable& executable, uint32_t program,
                     const Topology& topology,
                     const std::function<void(const TimelineEvent&)>& visit) {

@@ -1,4 +1,4 @@
-// What the IPUs of a replica do during a run, and when. Each IPU has a clock; clocks meet at
+// The course of a run on the IPUs of a replica. Each IPU has a clock; clocks meet at
 // exchanges between IPUs. Replicas are alike, so that no IPU waits at a collective.
 #pragma once
 
@@ -28,6 +28,9 @@ struct TimelineEvent {
 struct Timeline {
   std::vector<IpuTime> ipus;
   Cycles end() const;  // of the slowest IPU
+  // Bytes that the IPU sends that sends most.
+  Bytes over_ipu_links() const;
+  Bytes over_gw_links() const;
 };
 
 // Plays one run of a program. It takes the cycles that the engine counts, if all conditions are

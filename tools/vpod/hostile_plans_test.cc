@@ -111,8 +111,8 @@ TEST_F(HostilePlansTest, DamagedExecutables) {
     }
     ++valid;
     const auto output = ExecutablePlan(
-        [&](uint32_t) { return executable; }, {AnyOf(std::vector<uint32_t>{4, 16, 64, 256, 65536})},
-        "m2000",
+        [&](uint32_t) { return executable; },
+        {.pods = {AnyOf(std::vector<uint32_t>{4, 16, 64, 256, 65536})}},
         AnyOf(std::vector<PlanFormat>{PlanFormat::kTable, PlanFormat::kJson, PlanFormat::kCsv}),
         Any(2) == 0);
     planned += output.ok() ? 1 : 0;
@@ -142,15 +142,31 @@ TEST_F(HostilePlansTest, OddOptions) {
                                             "",
                                             "nan",
                                             "0x10"};
-  const std::vector<std::string> choices = {
-      "none",  "pipeline", "all",      "grouped",           "sharded",
-      "adamw", "lamb",     "16",       "16-half-partials",  "32",
-      "m2000", "bow2000",  "layer1.0", "layer2.0,layer3.0", "1,3",
-      "h.4",   ",",        "''"};
+  const std::vector<std::string> choices = {"none",
+                                            "pipeline",
+                                            "all",
+                                            "grouped",
+                                            "sharded",
+                                            "adamw",
+                                            "lamb",
+                                            "16",
+                                            "16-half-partials",
+                                            "32",
+                                            "m2000",
+                                            "m2000,bow2000",
+                                            "layer1.0",
+                                            "layer2.0,layer3.0",
+                                            "1,3",
+                                            "h.4",
+                                            ",",
+                                            "''"};
   const std::vector<std::string> of_numbers = {"--pod",
                                                "--micro-batch",
                                                "--accumulation",
                                                "--ipus-per-replica",
+                                               "--replicas",
+                                               "--classes",
+                                               "--attention-dropout",
                                                "--image-size",
                                                "--sequence-length",
                                                "--predictions",

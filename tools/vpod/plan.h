@@ -10,12 +10,11 @@
 
 namespace vpod::tools {
 
-// A plan for each POD, as a text that ends with a newline. The efficiency is the items per second
-// of an IPU, compared with those on the smallest of the PODs. `explain`: also the time of each IPU
-// of a replica, and why a plan does not fit.
-absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request,
-                                     const std::vector<uint32_t>& pods, PlanFormat format,
-                                     bool explain);
+// A plan for each POD of each type of machine, as a text that ends with a newline. The efficiency
+// is the items per second of an IPU, compared with those on the smallest of the PODs of its type.
+// `explain`: also the time of each IPU of a replica, and why a plan does not fit.
+absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request, const Systems& systems,
+                                     PlanFormat format, bool explain);
 
 // The fastest candidate that fits, with its neighbours (client/plan/search.h).
 absl::StatusOr<std::string> SearchText(const plan::PlanRequest& request, uint64_t global_batch,

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
@@ -74,7 +75,7 @@ CLI::Option* AddChoice(CLI::App& command, const char* name, std::map<std::string
       ->check(CLI::IsMember(names));
 }
 
-// What a search finds, and cannot be given with it.
+// Options that a search finds, and that cannot be given with it.
 std::vector<CLI::Option*> AddConfiguration(CLI::App& command, plan::PlanRequest& request) {
   plan::NetworkRequest& network = request.network;
   using compiler::Recomputation;
@@ -85,6 +86,8 @@ std::vector<CLI::Option*> AddConfiguration(CLI::App& command, plan::PlanRequest&
       AddCount(command, "--micro-batch", network.micro_batch, 1 << 20, "images or sequences (1)"),
       AddCount(command, "--accumulation", request.accumulation, 1 << 16,
                "micro-batches of an update (1)"),
+      AddCount(command, "--replicas", request.replicas, arch::kMaxIpusPerPod,
+               "that a part of the POD has (as many as the POD has room for)"),
       AddCount(command, "--ipus-per-replica", network.ipus, arch::kMaxIpusPerReplica,
                "a power of two up to 64 (1)"),
       command
@@ -107,7 +110,7 @@ std::vector<CLI::Option*> AddConfiguration(CLI::App& command, plan::PlanRequest&
 
 void Refuse(const std::string& message) { throw CLI::ValidationError(message); }
 
-// What was compiled leaves open only where it runs.
+// Compiled programs leave open only where they run.
 void RefuseOptionsOfModels(const CLI::App& command, const char* what) {
   const std::set<std::string> others = {"--pod", "--machine-type", "--explain", "--json", "--csv"};
   for (const CLI::Option* option : command.get_options()) {
@@ -144,11 +147,13 @@ void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
   const plan::NetworkRequest& network = plan.request.network;
   const auto model = plan::OptionsOf(network.name);
   if (!model.ok()) return;  // the plan says so
-  for (const auto& [name, takes] :
-       std::initializer_list<std::pair<const char*, bool>>{{"--image-size", model->image_size},
-                                                           {"--uint8-images", model->images},
-                                                           {"--sequence-length", model->tokens},
-                                                           {"--predictions", model->predictions}}) {
+  for (const auto& [name, takes] : std::initializer_list<std::pair<const char*, bool>>{
+           {"--image-size", model->image_size},
+           {"--uint8-images", model->images},
+           {"--sequence-length", model->tokens},
+           {"--predictions", model->predictions},
+           {"--attention-dropout", model->predictions},
+           {"--classes", model->classes}}) {
     if (is_given(name) && !takes)
       Refuse(absl::StrCat("model '", network.name, "' takes no ", name));
   }
@@ -159,15 +164,18 @@ void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
   if (is_given("--schedule") && !plan.search && network.ipus == 1 &&
       plan.request.schedule != compiler::Schedule::kPhased)
     Refuse("--schedule needs --ipus-per-replica above 1");
-  if (plan.request.recomputation == compiler::Recomputation::kPipeline && network.ipus == 1)
-    Refuse("--recompute pipeline needs --ipus-per-replica above 1");
+  if (plan.request.recomputation == compiler::Recomputation::kPipeline && network.ipus == 1 &&
+      network.checkpoints.empty())
+    Refuse("--recompute pipeline needs --ipus-per-replica above 1, or --checkpoints");
   if (plan.request.schedule == compiler::Schedule::kPhased) {
-    for (const char* name :
-         {"--off-chip-optimizer-state", "--off-chip-activations", "--off-chip-weights"}) {
+    for (const char* name : {"--off-chip-optimizer-state", "--off-chip-activations",
+                             "--off-chip-weights", "--off-chip-accumulators"}) {
       if (is_given(name))
         Refuse(absl::StrCat(name, " has no effect with --schedule phased, which does the same"));
     }
   }
+  if (is_given("--off-chip-accumulators") && !plan.search && plan.request.accumulation == 1)
+    Refuse("--off-chip-accumulators needs --accumulation above 1");
   const compiler::Optimizer& optimizer = plan.request.optimizer;
   const auto* sgd = std::get_if<compiler::SgdOptions>(&optimizer);
   for (const char* name : {"--off-chip-optimizer-state", "--tensor-sharding"}) {
@@ -176,8 +184,12 @@ void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
   }
   if (is_given("--tensor-sharding") && std::holds_alternative<compiler::LarsOptions>(optimizer))
     Refuse("--tensor-sharding has no effect with --optimizer lars, which needs whole tensors");
-  if (plan.search && plan.pods.size() > 1)
-    Refuse(absl::StrCat("--search takes one POD, --pod names ", plan.pods.size()));
+  if (plan.search && plan.systems.pods.size() > 1)
+    Refuse(absl::StrCat("--search takes one POD, --pod names ", plan.systems.pods.size()));
+  if (plan.search && plan.systems.machine_types.size() > 1) {
+    Refuse(absl::StrCat("--search takes one type of machine, --machine-type names ",
+                        plan.systems.machine_types.size()));
+  }
 }
 
 void AddNetwork(CLI::App& command, plan::PlanRequest& request) {
@@ -199,6 +211,11 @@ void AddNetwork(CLI::App& command, plan::PlanRequest& request) {
   AddCount(command, "--sequence-length", network.sequence_length, 1 << 16, "tokens (128)");
   AddCount(command, "--predictions", network.predictions, 1 << 16,
            "of BERT: tokens of a sequence that are predicted (all)");
+  command
+      .add_option("--attention-dropout", network.attention_dropout,
+                  "of BERT: probability, from 0 to below 1 (that of the other layers)")
+      ->check(CLI::Range(0.0f, std::nextafter(1.0f, 0.0f)));
+  AddCount(command, "--classes", network.classes, 1 << 20, "of residual networks (1000)");
 }
 
 }  // namespace
@@ -216,12 +233,16 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
       "vpod plan [OPTIONS] -- PROGRAM [ARGUMENTS]: runs a program of your own up to its first "
       "session and plans what it has compiled");
   command
-      ->add_option("--pod", plan.pods,
+      ->add_option("--pod", plan.systems.pods,
                    "numbers of IPUs (16), as 16,64,256; efficiency is compared with the smallest")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->transform(PodSize());
-  command->add_option("--machine-type", request.machine_type, "m2000 or bow2000 (m2000)")
+  command
+      ->add_option("--machine-type", plan.systems.machine_types,
+                   "m2000 or bow2000, or both, as m2000,bow2000 (m2000)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::IsMember({"m2000", "bow2000"}));
   const std::vector<CLI::Option*> configuration = AddConfiguration(*command, request);
   AddNetwork(*command, request);
@@ -293,17 +314,17 @@ absl::StatusOr<PlanOutput> RunPlan(const PlanArguments& arguments) {
         return CompileByProgram(arguments.program, pod / ipus);
       return executable;
     };
-    return ExecutablePlan(executable_for, arguments.pods, arguments.request.machine_type,
-                          arguments.format, arguments.explain);
+    return ExecutablePlan(executable_for, arguments.systems, arguments.format, arguments.explain);
   }
   const auto output = [](std::string text) { return PlanOutput{std::move(text)}; };
   if (!arguments.search) {
-    VPOD_ASSIGN_OR_RETURN(std::string text, PlanText(arguments.request, arguments.pods,
+    VPOD_ASSIGN_OR_RETURN(std::string text, PlanText(arguments.request, arguments.systems,
                                                      arguments.format, arguments.explain));
     return output(std::move(text));
   }
   plan::PlanRequest request = arguments.request;
-  request.pod = arguments.pods[0];
+  request.pod = arguments.systems.pods[0];
+  request.machine_type = arguments.systems.machine_types[0];
   VPOD_ASSIGN_OR_RETURN(std::string text, SearchText(request, arguments.global_batch,
                                                      arguments.format, arguments.explain));
   return output(std::move(text));

@@ -18,7 +18,7 @@ struct PlanArguments {
   plan::PlanRequest request;         // of a model
   std::string file;                  // with an executable, instead of a model
   std::vector<std::string> program;  // with its arguments, instead of both
-  std::vector<uint32_t> pods = {16};
+  Systems systems;
   PlanFormat format = PlanFormat::kTable;
   bool explain = false;
   bool search = false;
@@ -32,7 +32,7 @@ void AddPlan(CLI::App& app, PlanArguments& plan);
 // read its options. InvalidArgument: nothing follows.
 absl::Status TakeProgram(std::vector<std::string>& words, PlanArguments& plan);
 
-// What the command prints: the text on stdout, the notes on stderr.
+// The output of the command: the text for stdout, the notes for stderr.
 absl::StatusOr<PlanOutput> RunPlan(const PlanArguments& arguments);
 
 }  // namespace vpod::tools

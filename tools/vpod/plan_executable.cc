@@ -1,6 +1,6 @@
 #include "tools/vpod/plan_executable.h"
 
-#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -17,62 +17,76 @@ namespace vpod::tools {
 namespace {
 
 struct PodPlan {
+  std::string machine_type;
   uint32_t pod;
+  std::shared_ptr<const program::Executable> executable;
   plan::ExecutablePlan plan;
 };
 
 // A run of a program on a POD.
 struct Row {
   const PodPlan& of;
+  uint32_t program;
   const plan::RunPlan& run;
   double efficiency;
 };
 
 // Program by program.
 std::vector<Row> RowsOf(const std::vector<PodPlan>& plans) {
-  const PodPlan& smallest = *std::min_element(
-      plans.begin(), plans.end(), [](const PodPlan& a, const PodPlan& b) { return a.pod < b.pod; });
+  std::map<std::string, const PodPlan*> smallest;  // by type of machine
+  for (const PodPlan& each : plans) {
+    const PodPlan*& least = smallest.try_emplace(each.machine_type, &each).first->second;
+    if (each.pod < least->pod) least = &each;
+  }
   std::vector<Row> rows;
-  for (size_t program = 0; program < smallest.plan.runs.size(); ++program) {
+  for (size_t program = 0; program < plans[0].plan.runs.size(); ++program) {
     for (const PodPlan& each : plans) {
-      const plan::RunPlan& run = each.plan.runs[program];
-      rows.push_back({each, run, smallest.plan.runs[program].seconds / run.seconds});
+      const plan::RunPlan &run = each.plan.runs[program],
+                          &of_smallest = smallest.at(each.machine_type)->plan.runs[program];
+      rows.push_back(
+          {each, static_cast<uint32_t>(program), run, of_smallest.seconds / run.seconds});
     }
   }
   return rows;
 }
 
 std::string Table(const std::vector<Row>& rows) {
-  render::Table table{.headings = {"Program", "IPUs", "Replicas", "Items/run", "Items/s",
+  render::Table table{.headings = {"Program", "Machine", "IPUs", "Replicas", "Items/run", "Items/s",
                                    "Efficiency", "Cycles/run", "ms/run", "Compute", "Exchange",
                                    "Sync", "Waiting", "IPU-Links (MB)", "GW-Links (MB)",
                                    "Memory (MB)", "Fits"}};
-  for (const auto& [of, run, efficiency] : rows) {
+  for (const auto& [of, program, run, efficiency] : rows) {
     const Shares shares = SharesOf(run.timeline);
-    table.rows.push_back({base::Printable(run.program), absl::StrCat(of.pod),
+    table.rows.push_back({base::Printable(run.program), of.machine_type, absl::StrCat(of.pod),
                           absl::StrCat(of.plan.replicas), absl::StrCat(run.items),
                           absl::StrFormat("%.0f", run.items_per_second()), Percent(efficiency),
                           absl::StrCat(run.timeline.end().value()),
                           absl::StrFormat("%.3f", run.seconds * 1e3), Percent(shares.compute),
                           Percent(shares.exchange), Percent(shares.sync), Percent(shares.waiting),
-                          absl::StrFormat("%.3f", Megabytes(run.over_ipu_links)),
-                          absl::StrFormat("%.3f", Megabytes(run.over_gw_links)),
+                          absl::StrFormat("%.3f", Megabytes(run.timeline.over_ipu_links())),
+                          absl::StrFormat("%.3f", Megabytes(run.timeline.over_gw_links())),
                           absl::StrFormat("%.1f", Megabytes(MostMemory(of.plan.memory))),
                           of.plan.fits.ok() ? "yes" : "no"});
   }
   return render::StyleH(table);
 }
 
+IpuFigures FiguresOf(const Row& row) {
+  return {row.run.timeline, row.of.plan.memory,
+          plan::PhasesOf(*row.of.executable, row.program, row.of.plan.topology)};
+}
+
 std::string Explanation(const Row& row) {
   return absl::StrCat("\nProgram '", base::Printable(row.run.program), "', POD of ", row.of.pod,
-                      " IPUs, the IPUs of a replica:\n",
-                      IpuTable(row.run.timeline, row.of.plan.memory));
+                      " IPUs of type ", row.of.machine_type, ", the IPUs of a replica:\n",
+                      IpuTables(FiguresOf(row)));
 }
 
 nlohmann::ordered_json Json(const Row& row, bool explain) {
-  const auto& [of, run, efficiency] = row;
+  const auto& [of, program, run, efficiency] = row;
   const Shares shares = SharesOf(run.timeline);
   nlohmann::ordered_json json = {{"program", run.program},
+                                 {"machine_type", of.machine_type},
                                  {"ipus", of.pod},
                                  {"replicas", of.plan.replicas},
                                  {"items_per_run", run.items},
@@ -85,12 +99,12 @@ nlohmann::ordered_json Json(const Row& row, bool explain) {
                                  {"exchange", shares.exchange},
                                  {"sync", shares.sync},
                                  {"waiting", shares.waiting},
-                                 {"ipu_link_bytes", run.over_ipu_links.value()},
-                                 {"gw_link_bytes", run.over_gw_links.value()},
+                                 {"ipu_link_bytes", run.timeline.over_ipu_links().value()},
+                                 {"gw_link_bytes", run.timeline.over_gw_links().value()},
                                  {"memory_bytes", MostMemory(of.plan.memory).value()},
                                  {"fits", of.plan.fits.ok()}};
   if (!explain) return json;
-  json["ipus_of_a_replica"] = IpuJson(run.timeline, of.plan.memory);
+  json["ipus_of_a_replica"] = IpuJson(FiguresOf(row));
   if (!of.plan.fits.ok()) json["why_not"] = std::string(of.plan.fits.message());
   return json;
 }
@@ -130,13 +144,11 @@ absl::StatusOr<std::shared_ptr<const program::Executable>> ReadExecutable(const 
 }
 
 absl::StatusOr<PlanOutput> ExecutablePlan(const ExecutableFor& executable_for,
-                                          const std::vector<uint32_t>& pods,
-                                          const std::string& machine_type, PlanFormat format,
-                                          bool explain) {
+                                          const Systems& systems, PlanFormat format, bool explain) {
   std::vector<PodPlan> plans;
   std::vector<std::string> notes;
   absl::Status refused;  // of the first that is left out
-  for (uint32_t pod : pods) {
+  for (uint32_t pod : systems.pods) {
     VPOD_ASSIGN_OR_RETURN(const auto executable, executable_for(pod));
     const absl::Status is_for_pod = plan::CheckPod(*executable, pod);
     if (!is_for_pod.ok()) {
@@ -144,9 +156,11 @@ absl::StatusOr<PlanOutput> ExecutablePlan(const ExecutableFor& executable_for,
       notes.push_back(absl::StrCat("left out: ", is_for_pod.message()));
       continue;
     }
-    VPOD_ASSIGN_OR_RETURN(plan::ExecutablePlan plan,
-                          plan::PlanExecutable(*executable, pod, machine_type));
-    plans.push_back({pod, std::move(plan)});
+    for (const std::string& machine_type : systems.machine_types) {
+      VPOD_ASSIGN_OR_RETURN(plan::ExecutablePlan plan,
+                            plan::PlanExecutable(*executable, pod, machine_type));
+      plans.push_back({machine_type, pod, executable, std::move(plan)});
+    }
   }
   if (plans.empty()) return refused;
   return PlanOutput{Text(plans, format, explain), std::move(notes)};

@@ -17,17 +17,15 @@ namespace vpod::tools {
 // file; the message names it.
 absl::StatusOr<std::shared_ptr<const program::Executable>> ReadExecutable(const std::string& path);
 
-// What a POD of so many IPUs runs: all of them executables of the same programs.
+// The executable that a POD of so many IPUs runs; all have the same programs.
 using ExecutableFor =
     std::function<absl::StatusOr<std::shared_ptr<const program::Executable>>(uint32_t pod)>;
 
-// A plan of a run of each program for each POD. The efficiency is the runs of a replica in some
-// time, compared with those on the smallest of the PODs. `explain`: also the time of each IPU of a
-// replica, and why the executable does not fit. PODs that the executable is not for are left out
-// and noted; InvalidArgument if it is for none.
+// A plan of a run of each program for each POD of each type of machine. The efficiency is the runs
+// of a replica in some time, compared with those on the smallest of the PODs of its type.
+// `explain`: also the time of each IPU of a replica, and why the executable does not fit. PODs that
+// the executable is not for are left out and noted; InvalidArgument if it is for none.
 absl::StatusOr<PlanOutput> ExecutablePlan(const ExecutableFor& executable_for,
-                                          const std::vector<uint32_t>& pods,
-                                          const std::string& machine_type, PlanFormat format,
-                                          bool explain);
+                                          const Systems& systems, PlanFormat format, bool explain);
 
 }  // namespace vpod::tools

@@ -46,9 +46,13 @@ model::Bytes MostMemory(const std::vector<model::Bytes>& memory) {
   return *std::max_element(memory.begin(), memory.end());
 }
 
-std::string IpuTable(const model::Timeline& timeline, const std::vector<model::Bytes>& memory) {
+std::string IpuTables(const IpuFigures& figures) {
+  const auto& [timeline, memory, phases] = figures;
   render::Table table{.headings = {"IPU", "Compute", "Exchange", "Sync", "Waiting", "Host (MB)",
-                                   "Streaming memory", "Streaming memory (MB)", "Memory (MB)"}};
+                                   "IPU-Links (MB)", "GW-Links (MB)", "Streaming memory",
+                                   "Streaming memory (MB)", "Memory (MB)"}};
+  render::Table by_phase{
+      .headings = {"IPU", "Forward", "Backward", "Recomputation", "Update", "Other", "Waiting"}};
   for (size_t ipu = 0; ipu < timeline.ipus.size(); ++ipu) {
     const model::IpuTime& time = timeline.ipus[ipu];
     const Shares shares = SharesOf(time, timeline);
@@ -56,24 +60,42 @@ std::string IpuTable(const model::Timeline& timeline, const std::vector<model::B
         {absl::StrCat(ipu), Percent(shares.compute), Percent(shares.exchange), Percent(shares.sync),
          Percent(shares.waiting),
          absl::StrFormat("%.3f", Megabytes(time.cost.from_host + time.cost.to_host)),
+         absl::StrFormat("%.3f", Megabytes(time.cost.over_ipu_links)),
+         absl::StrFormat("%.3f", Megabytes(time.cost.over_gw_links)),
          Percent(shares.with_streaming_memory),
          absl::StrFormat(
              "%.3f", Megabytes(time.cost.from_streaming_memory + time.cost.to_streaming_memory)),
          absl::StrFormat("%.1f", Megabytes(memory[ipu]))});
+    const auto share = [&](model::Cycles cycles) {
+      return Percent(static_cast<double>(cycles.value()) /
+                     static_cast<double>(timeline.end().value()));
+    };
+    const plan::PhaseCycles& cycles = phases[ipu];
+    by_phase.rows.push_back({absl::StrCat(ipu), share(cycles.forward), share(cycles.backward),
+                             share(cycles.recomputation), share(cycles.update), share(cycles.other),
+                             Percent(shares.waiting)});
   }
-  return render::StyleH(table);
+  return render::StyleH(table) + render::StyleH(by_phase);
 }
 
-nlohmann::ordered_json IpuJson(const model::Timeline& timeline,
-                               const std::vector<model::Bytes>& memory) {
+nlohmann::ordered_json IpuJson(const IpuFigures& figures) {
+  const auto& [timeline, memory, phases] = figures;
   auto ipus = nlohmann::ordered_json::array();
   for (size_t ipu = 0; ipu < timeline.ipus.size(); ++ipu) {
     const model::IpuTime& time = timeline.ipus[ipu];
+    const plan::PhaseCycles& cycles = phases[ipu];
     ipus.push_back({{"compute_cycles", time.cost.compute.value()},
                     {"exchange_cycles", time.cost.exchange.value()},
                     {"sync_cycles", time.cost.sync.value()},
                     {"waiting_cycles", time.waiting.value()},
+                    {"forward_cycles", cycles.forward.value()},
+                    {"backward_cycles", cycles.backward.value()},
+                    {"recomputation_cycles", cycles.recomputation.value()},
+                    {"update_cycles", cycles.update.value()},
+                    {"other_cycles", cycles.other.value()},
                     {"host_bytes", (time.cost.from_host + time.cost.to_host).value()},
+                    {"ipu_link_bytes", time.cost.over_ipu_links.value()},
+                    {"gw_link_bytes", time.cost.over_gw_links.value()},
                     {"streaming_memory_cycles", time.cost.with_streaming_memory.value()},
                     {"from_streaming_memory_bytes", time.cost.from_streaming_memory.value()},
                     {"to_streaming_memory_bytes", time.cost.to_streaming_memory.value()},

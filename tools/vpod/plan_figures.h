@@ -1,10 +1,11 @@
-// What plans of models and of executables show alike.
+// Figures that plans of models and of executables show alike.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "client/plan/phases.h"
 #include "device/model/timeline.h"
 
 namespace vpod::tools {
@@ -16,11 +17,17 @@ struct PlanOutput {
   std::vector<std::string> notes;
 };
 
+// A plan is made for each POD of each type of machine.
+struct Systems {
+  std::vector<uint32_t> pods = {16};  // IPUs
+  std::vector<std::string> machine_types = {"m2000"};
+};
+
 double Megabytes(model::Bytes bytes);
 // "12.5%"
 std::string Percent(double share);
 
-// What an IPU does, in parts of the time of a run; the busiest one if none is given.
+// How an IPU spends a run, in parts of its time; the busiest one if none is given.
 struct Shares {
   double compute, exchange, sync, waiting;
   double with_streaming_memory;  // of exchange and sync
@@ -30,10 +37,15 @@ Shares SharesOf(const model::IpuTime& ipu, const model::Timeline& timeline);
 
 model::Bytes MostMemory(const std::vector<model::Bytes>& memory);
 
-// The IPUs of a replica, as a table and as JSON; `memory` is that of each.
-std::string IpuTable(const model::Timeline& timeline, const std::vector<model::Bytes>& memory);
-nlohmann::ordered_json IpuJson(const model::Timeline& timeline,
-                               const std::vector<model::Bytes>& memory);
+// The IPUs of a replica in a run.
+struct IpuFigures {
+  const model::Timeline& timeline;
+  const std::vector<model::Bytes>& memory;  // of each
+  std::vector<plan::PhaseCycles> phases;    // of each
+};
+
+std::string IpuTables(const IpuFigures& figures);
+nlohmann::ordered_json IpuJson(const IpuFigures& figures);
 
 // JSON in ASCII, whatever the bytes of its texts are; on lines of this indent, or on one.
 std::string Dump(const nlohmann::ordered_json& json, int indent = -1);

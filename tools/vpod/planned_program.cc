@@ -119,7 +119,7 @@ std::string HowItEnded(int status) {
   return absl::StrCat("ended with status ", WEXITSTATUS(status));
 }
 
-// Of several, as of a program that forks, the first by name.
+// The first by name, if there are several, as of a program that forks.
 std::string ExecutableIn(const std::string& directory) {
   std::vector<std::string> files;
   std::error_code error;

@@ -62,15 +62,16 @@ TEST_F(PlannedProgramTest, GradientsMeetOnSeveralReplicas) {
 
 // It knows nothing of the POD, and is compiled for the replicas of each one.
 TEST_F(PlannedProgramTest, StateIsSharedOutAmongTheReplicasOfThePod) {
-  const PlanArguments arguments{
-      .program = {"tools/vpod/sharded_program"}, .pods = {2, 4, 16}, .format = PlanFormat::kJson};
+  const PlanArguments arguments{.program = {"tools/vpod/sharded_program"},
+                                .systems = {.pods = {2, 4, 16}},
+                                .format = PlanFormat::kJson};
   const auto output = RunPlan(arguments);
   ASSERT_TRUE(output.ok()) << output.status();
   EXPECT_THAT(output->text, AllOf(HasSubstr("\"replicas\": 4"), HasSubstr("\"replicas\": 16")));
   EXPECT_THAT(output->notes,
               testing::ElementsAre("left out: a POD of 2 IPUs has 2 replicas, and 4 share out the "
                                    "state of the optimiser"));
-  const auto refused = RunPlan({.program = arguments.program, .pods = {2}});
+  const auto refused = RunPlan({.program = arguments.program, .systems = {.pods = {2}}});
   EXPECT_EQ(refused.status().message(),
             "a POD of 2 IPUs has 2 replicas, and 4 share out the state of the optimiser");
 }
