@@ -8,14 +8,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/plan/plan.h"
 #include "client/session/ipu_model.h"
 #include "client/session/session.h"
+#include "device/arch/hardware.h"
 #include "device/base/status.h"
 #include "tools/device_check/program_builder.h"
 #include "tools/gc-flops/flops.h"
 #include "tools/gc-hosttraffictest/traffic.h"
 #include "tools/link_test/link_traffic.h"
+#include "tools/vpod/arguments.h"
 
 namespace vpod::fidelity {
 namespace {
@@ -47,8 +50,8 @@ absl::Status AddAmpCurve(Report& report) {
     prepare.Fill(left, 1);
     prepare.Fill(right, 1);
     VPOD_ASSIGN_OR_RETURN(const base::Cycles run, Run(builder));
-    constexpr double kControl = 50;  // F18
-    report.Add(absl::StrCat("N = ", rows), static_cast<double>(run.value()) - kControl, cycles);
+    report.Check(absl::StrCat("N = ", rows),
+                 static_cast<double>(run.value() - arch::kControlCyclesPerStep), cycles, "sets F4");
   }
   return absl::OkStatus();
 }
@@ -67,7 +70,7 @@ absl::Status AddStreams(Report& report) {
   };
   VPOD_ASSIGN_OR_RETURN(const double less, cycles(24));
   VPOD_ASSIGN_OR_RETURN(const double more, cycles(48));
-  report.Add("48 MiB less 24 MiB", more - less, 4628154);
+  report.Check("48 MiB less 24 MiB", more - less, 4628154, "sets F2");
   return absl::OkStatus();
 }
 
@@ -79,7 +82,7 @@ absl::Status AddLinks(Report& report) {
   VPOD_ASSIGN_OR_RETURN(const tools::LinkTest test,
                         tools::LoadPairTraffic(*machine, 4, 2, 3, {.iterations = 100}));
   VPOD_ASSIGN_OR_RETURN(const tools::LinkTraffic traffic, test(0));
-  report.Add("gc-iputraffictest, devices 2 and 3", traffic.gbps(), 423.3);
+  report.Check("gc-iputraffictest, devices 2 and 3", traffic.gbps(), 423.3, "sets F1");
   VPOD_ASSIGN_OR_RETURN(auto device, session::CreateIpuModel({.compute_threads = 2}));
   VPOD_ASSIGN_OR_RETURN(const tools::HostTrafficReport host,
                         tools::MeasureHostTraffic(std::move(device), {.iterations = 1000}));
@@ -89,8 +92,8 @@ absl::Status AddLinks(Report& report) {
   for (const tools::HostTraffic& way : host.ways) {
     const auto figure = published.find(way.key);
     if (figure == published.end()) continue;
-    report.Add(absl::StrCat("gc-hosttraffictest, 32 tiles, ", way.description, ", tile side"),
-               way.tile_gbps, figure->second);
+    report.Check(absl::StrCat("gc-hosttraffictest, 32 tiles, ", way.description, ", tile side"),
+                 way.tile_gbps, figure->second, "sets F2");
   }
   return absl::OkStatus();
 }
@@ -106,177 +109,143 @@ absl::Status AddTools(Report& report) {
   return absl::OkStatus();
 }
 
-plan::PlanRequest ResNet50(int64_t micro_batch, uint32_t accumulation, uint32_t pod) {
-  plan::PlanRequest request{.network = {.name = "resnet50", .micro_batch = micro_batch},
-                            .pod = pod};
-  request.network.image_type = v1::UINT8;
-  request.accumulation = accumulation;
-  request.half_partials = true;
-  return request;
+// The plan that a command line asks for.
+absl::StatusOr<plan::Plan> PlanOf(const std::string& words) {
+  tools::Arguments arguments;
+  std::vector<std::string> command = absl::StrSplit(absl::StrCat("plan ", words), ' ');
+  if (tools::ParseArguments(std::move(command), arguments).has_value())
+    return absl::InternalError(absl::StrCat("'vpod plan ", words, "' is refused"));
+  plan::PlanRequest request = arguments.plan.request;
+  request.pod = arguments.plan.systems.pods[0];
+  request.machine_type = arguments.plan.systems.machine_types[0];
+  return plan::MakePlan(request);
+}
+
+// A published rate of a model, and the command that predicts it.
+struct Rate {
+  const char* what;
+  std::string command;  // behind vpod plan
+  double items_per_second;
+  double items_per_row = 1;
+};
+
+absl::Status AddRates(const char* title, const std::vector<Rate>& rates, Report& report) {
+  report.Head(title);
+  for (const Rate& rate : rates) {
+    VPOD_ASSIGN_OR_RETURN(const plan::Plan plan, PlanOf(rate.command));
+    report.Add(rate.what, rate.items_per_row * plan.items_per_second, rate.items_per_second);
+    report.Command(rate.command);
+  }
+  return absl::OkStatus();
 }
 
 // 8.1, 8.2 and the recipe of 8.4.
 absl::Status AddResNet50(Report& report) {
-  struct Row {
-    const char* what;
-    plan::PlanRequest request;
-    double images_per_second;
-  };
-  std::vector<Row> rows = {{"MLPerf v1.0, POD16", ResNet50(20, 6, 16), 27636},
-                           {"MLPerf v1.1, POD16", ResNet50(20, 10, 16), 29646},
-                           {"MLPerf v1.1, POD128", ResNet50(20, 2, 128), 185488},
-                           {"MLPerf v2.0, Bow Pod16", ResNet50(22, 10, 16), 43274},
-                           {"PyTorch, Bow Pod16", ResNet50(16, 64, 16), 37061}};
-  for (Row& row : rows) {
-    row.request.memory_proportion = 0.15f;
-    row.request.recomputation = compiler::Recomputation::kPipeline;
-    row.request.network.checkpoints = {"layer1.0", "layer1.2", "layer2.0",
-                                       "layer2.2", "layer3.0", "layer3.3"};
-  }
-  for (size_t i : {1, 2, 3}) rows[i].request.optimizer = compiler::LarsOptions{};
-  for (size_t i : {3, 4}) rows[i].request.machine_type = "bow2000";
-  report.Head("ResNet-50 training, images/s (8.1, 8.2)");
-  for (const Row& row : rows) {
-    VPOD_ASSIGN_OR_RETURN(const plan::Plan plan, plan::MakePlan(row.request));
-    report.Add(row.what, plan.items_per_second, row.images_per_second);
-  }
+  const std::string recipe =
+      "resnet50 --uint8-images --precision 16-half-partials --memory-proportion 0.15 --recompute "
+      "pipeline --checkpoints layer1.0,layer1.2,layer2.0,layer2.2,layer3.0,layer3.3 ";
+  VPOD_RETURN_IF_ERROR(AddRates(
+      "ResNet-50 training, images/s (8.1, 8.2)",
+      {{"MLPerf v1.0, POD16", recipe + "--micro-batch 20 --accumulation 6 --pod 16", 27636},
+       {"MLPerf v1.1, POD16",
+        recipe + "--optimizer lars --micro-batch 20 --accumulation 10 --pod 16", 29646},
+       {"MLPerf v1.1, POD128",
+        recipe + "--optimizer lars --micro-batch 20 --accumulation 2 --pod 128", 185488},
+       {"MLPerf v2.0, Bow Pod16",
+        recipe +
+            "--optimizer lars --micro-batch 22 --accumulation 10 --pod 16 --machine-type bow2000",
+        43274},
+       {"PyTorch, Bow Pod16",
+        recipe + "--micro-batch 16 --accumulation 64 --pod 16 --machine-type bow2000", 37061}},
+      report));
   report.Head("ResNet-50 training on one IPU, memory in MB (8.3)");
-  VPOD_ASSIGN_OR_RETURN(const plan::Plan plan, plan::MakePlan(ResNet50(6, 44, 4)));
-  report.Add("micro-batch 6", static_cast<double>(plan.memory[0].value()) / 1e6, 801);
+  const std::string command =
+      "resnet50 --uint8-images --precision 16-half-partials --micro-batch 6 --accumulation 44 "
+      "--pod 4";
+  VPOD_ASSIGN_OR_RETURN(const plan::Plan plan, PlanOf(command));
+  report.Add("micro-batch 6, as PopTorch's example has it (assumed)",
+             static_cast<double>(plan.memory[0].value()) / 1e6, 801);
+  report.Command(command);
   return absl::OkStatus();
 }
 
 // 8.3: two IPUs, whose split is not published, with the recomputation that PopTorch pipelines have.
-struct Hands {
-  uint32_t accumulation = 3, device_iterations = 1;
-  v1::DataType type = v1::FLOAT16, image_type = v1::FLOAT16;
-};
-absl::StatusOr<plan::Plan> ResNet101(const Hands& hands) {
-  plan::PlanRequest request{.network = {.name = "resnet101",
-                                        .micro_batch = 64,
-                                        .image_size = 64,
-                                        .type = hands.type,
-                                        .image_type = hands.image_type,
-                                        .ipus = 2,
-                                        .stages = {"layer3.4"}},
-                            .pod = 2,
-                            .accumulation = hands.accumulation,
-                            .device_iterations = hands.device_iterations,
-                            .recomputation = compiler::Recomputation::kPipeline};
-  request.network.classes = 10;
-  return plan::MakePlan(request);
-}
-
 absl::Status AddResNet101(Report& report) {
   struct Row {
     const char* what;
-    Hands hands;
+    std::string options;
     double mebibytes, cycles;
   };
-  const Row rows[] = {
-      {"accumulation 3", {3, 1}, 4.5, 60111417},
-      {"accumulation 8", {8, 1}, 12.0, 95653315},
-      {"accumulation 8, 4 device iterations", {8, 4}, 48.0, 283021420},
-      {"the same with images of 8 bits", {8, 4, v1::FLOAT16, v1::UINT8}, 24.0, 278393266}};
+  const std::string recipe =
+      "resnet101 --pod 4 --replicas 1 --ipus-per-replica 2 --stages layer3.4 --micro-batch 64 "
+      "--image-size 64 --classes 10 --recompute pipeline ";
+  const Row rows[] = {{"accumulation 3", "--accumulation 3", 4.5, 60111417},
+                      {"accumulation 8", "--accumulation 8", 12.0, 95653315},
+                      {"accumulation 8, 4 device iterations",
+                       "--accumulation 8 --device-iterations 4", 48.0, 283021420},
+                      {"the same with images of 8 bits",
+                       "--accumulation 8 --device-iterations 4 --uint8-images", 24.0, 278393266}};
   report.Head("ResNet-101 on two pipelined IPUs, 64 x 64 pixels, micro-batch 64 (8.3)");
   for (const Row& row : rows) {
-    VPOD_ASSIGN_OR_RETURN(const plan::Plan plan, ResNet101(row.hands));
+    VPOD_ASSIGN_OR_RETURN(const plan::Plan plan, PlanOf(recipe + row.options));
     const model::Timeline& timeline = plan.timeline;
-    report.Add(absl::StrCat("host to device, MiB, ", row.what),
-               static_cast<double>(timeline.ipus[0].cost.from_host.value()) / (1 << 20),
-               row.mebibytes);
     report.Add(absl::StrCat("cycles with weights to and from the host, ", row.what),
                static_cast<double>((timeline.end() + plan.weight_transfers).value()), row.cycles);
+    report.Check(absl::StrCat("host to device, MiB, ", row.what),
+                 static_cast<double>(timeline.ipus[0].cost.from_host.value()) / (1 << 20),
+                 row.mebibytes, "follows from the shapes");
+    report.Command(recipe + row.options);
   }
-  // The parts of these figures.
-  VPOD_ASSIGN_OR_RETURN(const plan::Plan three, ResNet101(rows[0].hands));
-  VPOD_ASSIGN_OR_RETURN(const plan::Plan eight, ResNet101(rows[1].hands));
-  VPOD_ASSIGN_OR_RETURN(const plan::Plan single,
-                        ResNet101({.type = v1::FLOAT32, .image_type = v1::FLOAT32}));
-  const auto cycles = [](const plan::Plan& plan) {
-    return static_cast<double>(plan.timeline.end().value());
-  };
-  const double each = (cycles(eight) - cycles(three)) / 5;
-  report.Add("cycles of a micro-batch", each, 7108380);
-  report.Add("cycles of ramps and update", cycles(three) - 3 * each, 5588998);
-  report.Add("cycles of weights to and from the host",
-             static_cast<double>(three.weight_transfers.value()), 33197280);
-  const auto fits = [&](const char* what, const plan::Plan& plan, const char* published) {
+  const auto fits = [&](const char* what, const std::string& options,
+                        const char* published) -> absl::Status {
+    VPOD_ASSIGN_OR_RETURN(const plan::Plan plan, PlanOf(recipe + options));
     report.Note(what, plan.fits.ok() ? "yes" : "no", published);
+    return absl::OkStatus();
   };
-  fits("precision 32.32 with accumulation 3 fits", single, "no");
-  fits("precision 16.16 with accumulation 3 fits", three, "yes");
-  return absl::OkStatus();
+  VPOD_RETURN_IF_ERROR(
+      fits("precision 32.32 with accumulation 3 fits", "--accumulation 3 --precision 32", "no"));
+  return fits("precision 16.16 with accumulation 3 fits", "--accumulation 3", "yes");
 }
 
 // 8.1, 8.2 and 8.4. Sequences are counted as they are before packing, two in a row of 512 tokens;
 // 76 tokens of a row are predicted. BERT-Base: 3 IPUs of four have 4 layers each (assumed).
 absl::Status AddBert(Report& report) {
-  struct Row {
-    const char* what;
-    plan::PlanRequest request;
-    double sequences_per_second, sequences_per_row;
-  };
-  const auto large = [](uint32_t pod, uint32_t ipus, std::vector<std::string> half_layers,
-                        int64_t micro_batch, uint32_t accumulation, float proportion) {
-    plan::PlanRequest request{.network = {.name = "bert-large",
-                                          .micro_batch = micro_batch,
-                                          .sequence_length = 512,
-                                          .predictions = 76,
-                                          .ipus = ipus,
-                                          .stages = std::move(half_layers)},
-                              .pod = pod,
-                              .accumulation = accumulation};
-    request.memory_proportion = proportion;
-    return request;
-  };
-  std::vector<Row> rows;
-  rows.push_back({"BERT-Large MLPerf v1.1, POD16",
-                  large(16, 4, {"9", "13", "13", "13"}, 2, 192, 0.23f), 1524, 2});
-  rows.push_back({"BERT-Large MLPerf v1.1, POD64",
-                  large(64, 8, {"3", "4", "6", "7", "7", "7", "7", "7"}, 2, 96, 0.25f), 4808, 2});
-  rows.push_back({"BERT-Large MLPerf v2.0, Bow Pod16",
-                  large(16, 8, {"2", "6", "6", "6", "7", "7", "7", "7"}, 3, 256, 1.0f), 2304, 2});
-  for (size_t i : {0, 1}) rows[i].request.network.attention_dropout = 0;
-  for (size_t i : {0, 1, 2}) rows[i].request.tensor_sharding = true;
-  rows.push_back({"BERT-Base phase 1, Bow Pod16",
-                  {.network = {.name = "bert-base",
-                               .micro_batch = 32,
-                               .sequence_length = 128,
-                               .predictions = 20,
-                               .ipus = 4},
-                   .accumulation = 512},
-                  16391,
-                  1});
-  for (size_t i : {2, 3}) rows[i].request.machine_type = "bow2000";
-  rows[0].request.off_chip_optimizer_state = true;
-  report.Head("BERT training, sequences/s (8.1, 8.2)");
-  for (Row& row : rows) {
-    row.request.half_partials = true;
-    row.request.recomputation = compiler::Recomputation::kPipeline;
-    row.request.optimizer = compiler::LambOptions{};
-    VPOD_ASSIGN_OR_RETURN(const plan::Plan plan, plan::MakePlan(row.request));
-    report.Add(row.what, row.sequences_per_row * plan.items_per_second, row.sequences_per_second);
-  }
-  return absl::OkStatus();
+  const std::string recipe = "--precision 16-half-partials --recompute pipeline --optimizer lamb ",
+                    large = absl::StrCat("bert-large ", recipe,
+                                         "--sequence-length 512 --predictions 76 "
+                                         "--tensor-sharding ");
+  return AddRates(
+      "BERT training, sequences/s (8.1, 8.2)",
+      {{"BERT-Large MLPerf v1.1, POD16",
+        large + "--pod 16 --ipus-per-replica 4 --stages 9,13,13,13 --micro-batch 2 --accumulation "
+                "192 --memory-proportion 0.23 --attention-dropout 0 --off-chip-optimizer-state",
+        1524, 2},
+       {"BERT-Large MLPerf v1.1, POD64",
+        large + "--pod 64 --ipus-per-replica 8 --stages 3,4,6,7,7,7,7,7 --micro-batch 2 "
+                "--accumulation 96 --memory-proportion 0.25 --attention-dropout 0",
+        4808, 2},
+       {"BERT-Large MLPerf v2.0, Bow Pod16",
+        large + "--pod 16 --machine-type bow2000 --ipus-per-replica 8 --stages 2,6,6,6,7,7,7,7 "
+                "--micro-batch 3 --accumulation 256 --memory-proportion 1",
+        2304, 2},
+       {"BERT-Base phase 1, Bow Pod16",
+        absl::StrCat("bert-base ", recipe,
+                     "--pod 16 --machine-type bow2000 --ipus-per-replica 4 --sequence-length 128 "
+                     "--predictions 20 --micro-batch 32 --accumulation 512"),
+        16391}},
+      report);
 }
 
 // 8.2 and the recipe of 8.4.
 absl::Status AddEfficientNet(Report& report) {
-  plan::PlanRequest request{.network = {.name = "efficientnet-b4-g16",
-                                        .micro_batch = 5,
-                                        .image_size = 380,
-                                        .image_type = v1::UINT8,
-                                        .ipus = 4,
-                                        .stages = {"features.2.2", "features.4.2", "features.6.0"}},
-                            .machine_type = "bow2000",
-                            .accumulation = 40};
-  request.half_partials = true;
-  request.recomputation = compiler::Recomputation::kPipeline;
-  report.Head("EfficientNet training, images/s (8.2)");
-  VPOD_ASSIGN_OR_RETURN(const plan::Plan plan, plan::MakePlan(request));
-  report.Add("EfficientNet-B4 with groups of 16, Bow Pod16", plan.items_per_second, 9000);
-  return absl::OkStatus();
+  return AddRates(
+      "EfficientNet training, images/s (8.2)",
+      {{"EfficientNet-B4 with groups of 16, Bow Pod16",
+        "efficientnet-b4-g16 --pod 16 --machine-type bow2000 --ipus-per-replica 4 --stages "
+        "features.2.2,features.4.2,features.6.0 --micro-batch 5 --accumulation 40 --image-size 380 "
+        "--uint8-images --precision 16-half-partials --recompute pipeline",
+        9000}},
+      report);
 }
 
 }  // namespace
@@ -293,11 +262,25 @@ absl::Status AddRows(Report& report) {
   return absl::OkStatus();
 }
 
+void Report::Print(const std::string& what, double predicted, double published,
+                   const char* remark) const {
+  if (quiet_) return;
+  std::printf("%-76s %14.6g %14.6g %8.1f %%%s%s\n", what.c_str(), predicted, published,
+              100 * (predicted / published - 1), *remark == '\0' ? "" : "  ", remark);
+}
+
 void Report::Add(const std::string& what, double predicted, double published) {
-  const double error = 100 * (predicted / published - 1);
-  if (!quiet_)
-    std::printf("%-76s %14.6g %14.6g %8.1f %%\n", what.c_str(), predicted, published, error);
-  errors_[family_].push_back(std::abs(error));
+  Print(what, predicted, published, "");
+  errors_[family_].push_back(std::abs(100 * (predicted / published - 1)));
+}
+
+void Report::Check(const std::string& what, double predicted, double published,
+                   const char* why) const {
+  Print(what, predicted, published, why);
+}
+
+void Report::Command(const std::string& words) const {
+  if (!quiet_) std::printf("    vpod plan %s\n", words.c_str());
 }
 
 void Report::Note(const std::string& what, const std::string& predicted,

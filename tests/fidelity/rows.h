@@ -1,6 +1,6 @@
 // Predictions of the model of the hardware beside published figures, with their sources in
 // spec/hardware.md. Programs run on an IPUModel, whose cycles are those of every machine; models
-// are planned. No figure is fitted to another.
+// are planned by commands that are printed.
 #pragma once
 
 #include <map>
@@ -16,7 +16,13 @@ class Report {
   // Prints the rows unless it is quiet.
   explicit Report(bool quiet = false) : quiet_(quiet) {}
 
+  // A prediction: it counts in median and worst.
   void Add(const std::string& what, double predicted, double published);
+  // A figure that a constant of the model was taken from, or that follows from shapes: no
+  // prediction, which `why` says.
+  void Check(const std::string& what, double predicted, double published, const char* why) const;
+  // What `vpod plan` was given for the row before.
+  void Command(const std::string& words) const;
   void Note(const std::string& what, const std::string& predicted, const std::string& published);
   // Begins a family of rows.
   void Head(const char* title);
@@ -28,6 +34,7 @@ class Report {
  private:
   using Errors = std::vector<double>;
 
+  void Print(const std::string& what, double predicted, double published, const char* remark) const;
   Errors AllBut(const std::string& left_out) const;  // ascending
   static double Median(const Errors& sorted);
 
