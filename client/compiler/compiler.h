@@ -151,8 +151,8 @@ struct ProductOptions {
   // Type of partial results of float16 operands: FLOAT32 or FLOAT16.
   program::v1::DataType partials = program::v1::FLOAT32;
   // Share of a tile's memory that operands and partial results may take, by IPU: above 0 and at
-  // most
-  // 1. IPUs without one have poplibs' default of 0.6.
+  // most 1.
+  // IPUs without one have poplibs' default of 0.6.
   std::vector<std::optional<float>> memory_proportions;
 };
 
@@ -166,8 +166,8 @@ enum class Schedule {
   kPhased,
   // Pipelines: each stage (Graph::SetStage, or an IPU if there are none) works on a micro-batch of
   // its own. Grouped, the forward and the backward part of a stage follow each other in every
-  // cycle;
-  // interleaved, they take turns, which takes longer and keeps fewer activations; sequential, one
+  // cycle; interleaved, they take turns, which takes longer and keeps fewer activations;
+  // sequential, one
   // micro-batch has left the pipeline before the next one enters it.
   kGrouped,
   kInterleaved,
@@ -182,9 +182,9 @@ inline constexpr std::pair<const char*, Schedule> kScheduleNames[] = {
     {"interleaved", Schedule::kInterleaved},
     {"sequential", Schedule::kSequential}};
 
-// What gradients read of the forward pass: kept until then, or computed again from what is kept,
-// which takes less memory and longer. Results do not depend on it. Values of Graph::Checkpoint are
-// kept whatever the choice. As PopART's RecomputationType.
+// Results of the forward pass that gradients read are kept until then, or computed again from what
+// is kept, which takes less memory and longer. Results do not depend on it. Values of
+// Graph::Checkpoint are kept whatever the choice. As PopART's RecomputationType.
 enum class Recomputation {
   kNone,      // all is kept
   kStandard,  // checkpoints are chosen so that the least memory is needed at once
@@ -218,12 +218,11 @@ struct CompileOptions {
   Recomputation recomputation = Recomputation::kNone;
   ProductOptions products;
   // The state of the optimiser lies in the streaming memory of the machine: each update loads it
-  // and stores it again. What is larger than a transfer of 128 MiB stays on the chip, as do
-  // scalars. Results do not depend on it.
+  // and stores it again; scalars stay on the chip. Results do not depend on it.
   bool off_chip_optimizer_state = false;
-  // What the forward part of a program that trains keeps for its backward part, from 16 KiB on,
-  // lies in streaming memory meanwhile; in a pipeline what is kept for later ticks. Results do not
-  // depend on it.
+  // Results that the forward part of a program that trains keeps for its backward part, from 16 KiB
+  // on, lie in streaming memory meanwhile; in a pipeline what is kept for later ticks. Results do
+  // not depend on it.
   bool off_chip_activations = false;
   // So do trainable variables, from 16 KiB on: the forward and the backward part of each
   // micro-batch load what they use, and an update loads and stores what it changes.

@@ -275,7 +275,7 @@ absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileO
   }
   Log(LogLevel::kInfo, absl::StrCat("Executable cache miss: ", path));
   VPOD_ASSIGN_OR_RETURN(Compiled compiled, Compile(graph, options, progress));
-  // What only this run may load is not for others.
+  // Others must not get an executable that only this run may load.
   if (compiled.fits) Keep(directory, path, *key, *compiled.executable);
   return compiled;
 }

@@ -30,8 +30,8 @@ struct LoweredTensor {
   uint32_t storage = 0;
   uint64_t offset = 0;    // of the first element, in bytes of the storage
   program::Dims strides;  // in elements, one for each dimension
-  // Of a variable that replicas share out among them, and of which this is one part: the number of
-  // parts, and the whole as the host sees it.
+  // A variable that replicas share out among them, of which this is one part: the number of parts,
+  // and the whole as the host sees it.
   struct Shards {
     uint32_t count = 1;
     program::Dims dims, strides;

@@ -36,7 +36,7 @@ absl::Status LeaveForPlan(const program::Executable& executable) {
   // Others may be locked by threads that wait for input.
   std::fflush(stdout);
   std::fflush(stderr);
-  // What the program does at its end, such as saving weights, is not to happen.
+  // The program must not go on to its end, where it may save weights.
   _exit(0);
 }
 

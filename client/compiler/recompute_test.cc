@@ -41,7 +41,7 @@ TEST(RecomputeTest, ChangesNoResult) {
   }
 }
 
-// What each kind computes again: names of operations.
+// The names of the operations that a kind of recomputation computes again.
 std::set<std::string> ComputedAgain(Recomputation recomputation) {
   const Network network = Layers(FLOAT32, 1, 1);
   CompileOptions options;

@@ -24,7 +24,7 @@ struct Target {
   uint64_t bytes_per_tile = 0;
 };
 
-// What the lowered program consists of, on all IPUs of a replica.
+// The parts of the lowered program, on all IPUs of a replica.
 struct Graph {
   uint64_t num_compute_sets = 0, num_edges = 0, num_vars = 0, num_vertices = 0;
 };

@@ -23,7 +23,7 @@ struct LoadOptions {
   bool sharing = true;
 };
 
-// What of a replicated job a device has.
+// The part of a replicated job that a device has.
 struct JobPart {
   uint32_t total_replicas = 1;
   uint32_t first_replica = 0;  // of this process

@@ -120,7 +120,7 @@ class Analysis {
         value.last = std::max(value.last, step_);
         return;
       }
-      // What was there before the loop stays for all rounds; what the round before has written
+      // Values from before the loop stay for all rounds; what the round before has written
       // keeps its memory for the next one, in the place of what there was before the first.
       value.last = std::max(value.last, again_->last);
       if (value.first < step_) return;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kShown = 5;  // of the fullest tiles and of the largest values
 
-// What is on a tile when most of it is in use, by name.
+// The contents of a tile when most of it is in use, by name.
 class Contents {
  public:
   Contents(const program::Executable& executable, uint32_t ipu, const IpuMemory& memory,

@@ -1,4 +1,4 @@
-// What plans of products and of convolutions have in common.
+// The common part of plans of products and of convolutions.
 #pragma once
 
 #include "device/model/op_plans.h"
@@ -6,7 +6,7 @@
 
 namespace vpod::model {
 
-// What the instruction says of its plan: type of partial results, memory proportion.
+// The options of an instruction for its plan: type of partial results, memory proportion.
 void SetOptions(const program::v1::ProductPlan& options, PlannedConvolution& convolution);
 
 // Where an operand lies: in place, or else as `otherwise` says.

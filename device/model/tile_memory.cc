@@ -51,7 +51,7 @@ class Code {
 
   void Add(const Instruction& instruction) {
     if (!planned_.insert(context_.KeyOf(instruction)).second) return;
-    // Of the operands' type only the elements' matters to a vertex.
+    // A vertex depends on the element type of its operands, and not on their shapes.
     std::string kind = std::to_string(instruction.attributes_case());
     if (instruction.has_unary()) kind += std::to_string(instruction.unary().operator_()) + "u";
     if (instruction.has_binary()) kind += std::to_string(instruction.binary().operator_()) + "b";
@@ -235,7 +235,7 @@ std::vector<TileTensor> OnFullestTile(const IpuMemory& memory, const PlanContext
   const auto add = [&](uint32_t tensor, const LiveValue* value) {
     const PlanContext::Span span = context.SpanOf(tensor);
     if ((memory.fullest + kTiles - span.first) % kTiles < span.tiles)
-      found.push_back({tensor, CeilDiv(context.Type(tensor).bytes(), span.tiles), value});
+      found.push_back({tensor, BytesPerTile(context.Type(tensor), span.tiles), value});
   };
   for (uint32_t tensor : memory.liveness.always_live) add(tensor, nullptr);
   if (memory.program >= memory.liveness.programs.size()) return found;

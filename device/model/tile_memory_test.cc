@@ -77,7 +77,7 @@ TEST(TileMemoryTest, SmallVariablesAreSpread) {
   EXPECT_EQ(occupied, 64);
 }
 
-// What a product receives and adds up is there while it runs.
+// A product has what it receives and adds up while it runs.
 TEST(TileMemoryTest, ProductsNeedMemoryForOperandsAndPartialResults) {
   const auto not_always_live = [](const std::string& plan) {
     const IpuMemory memory = PlanMemory(

@@ -54,6 +54,10 @@ class Teacher {
           "The IPUs take turns: one works while the others wait. A pipelined schedule lets them "
           "work on different micro-batches.");
     }
+    // Updates empty the pipeline.
+    const bool trains =
+        std::any_of(report_.operations.begin(), report_.operations.end(),
+                    [](const pva::Operation& operation) { return operation.phase == "backward"; });
     for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
       const Execution execution = ExecutionOf(report_, ipu);
       const auto total = static_cast<double>(CyclesOfRun(report_));
@@ -62,8 +66,9 @@ class Teacher {
       if (ipus > 1 && idle > kMuchOfRun && !take_turns) {
         time_.push_back(absl::StrCat(
             IpuName(ipu), " is idle for ", PercentText(idle), " of a run. ",
-            ipu == slowest ? "It is the busiest one: more gradient accumulation, or device "
-                             "iterations, shorten the ramps of the pipeline."
+            ipu == slowest ? absl::StrCat("It is the busiest one: more ",
+                                          trains ? "gradient accumulation" : "device iterations",
+                                          " make the ramps of the pipeline a smaller part.")
                            : absl::StrCat("To try: move work from ", IpuName(slowest),
                                           ", the busiest one, to it.")));
       }
