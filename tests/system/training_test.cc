@@ -1,5 +1,5 @@
-// Numbers of the Fashion-MNIST example: how replicas are spread over accumulation, processes and
-// transports changes nothing, or nothing beyond rounding.
+// Numbers of the Fashion-MNIST and hands-on examples: how replicas are spread over accumulation,
+// processes and transports changes nothing, or nothing beyond rounding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,6 +90,25 @@ TEST_F(TrainingTest, TwoRunsAreIdentical) {
 TEST_F(TrainingTest, FourProcessesAreIdenticalToOne) {
   const Curve four = Train(Poprun(4, 16), {});
   EXPECT_EQ(four.text, whole_epoch_.text);
+}
+
+TEST_F(TrainingTest, HandsOnDoesNotDependOnInstances) {
+  const auto losses = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"hands_on", "--network", "mnist", "--micro-batch", "8"});
+    if (words[0] == "hands_on") words.insert(words.end(), {"--replicas", "2"});
+    const Outcome outcome = Command(words, pod_->environment()).Wait();
+    EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+    static const std::regex loss("run [0-9]+: loss [0-9.]+");
+    std::string all;
+    for (std::sregex_iterator each(outcome.out.begin(), outcome.out.end(), loss), end; each != end;
+         ++each)
+      all += each->str() + "\n";
+    return all;
+  };
+  const std::string one = losses(Poprun(1, 2));
+  EXPECT_EQ(std::count(one.begin(), one.end(), '\n'), 3) << one;
+  EXPECT_EQ(losses(Poprun(2, 2)), one);
+  EXPECT_EQ(losses({}), one);  // on IPUModels
 }
 
 TEST_F(TrainingTest, ReplicasAndAccumulationGiveOneCurve) {

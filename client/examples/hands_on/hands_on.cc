@@ -53,7 +53,7 @@ struct Arguments {
 };
 
 // Images of a class are its pattern and noise. They are the same in each run, so that their loss
-// falls within a few.
+// falls within a few, and those of a replica are its own, whatever instance has it.
 class Images {
  public:
   Images(const Arguments& arguments, uint32_t first_replica)
@@ -66,12 +66,12 @@ class Images {
   }
 
   // The micro-batches of all local replicas for a run.
-  absl::Status Fill(session::Session& session, uint32_t slot) {
-    random_.seed(7 + first_replica_);
+  absl::Status Fill(session::Session& session, uint32_t slot) const {
     for (uint32_t replica = 0; replica < session.device().local_replicas(); ++replica) {
+      std::mt19937 random(7 + first_replica_ + replica);
       VPOD_ASSIGN_OR_RETURN(const auto labels, session.Stream<int32_t>("labels", replica, slot));
-      for (int32_t& label : labels) label = static_cast<int32_t>(random_() % kClasses);
-      std::vector<double> pixels = Draw({labels.begin(), labels.end()});
+      for (int32_t& label : labels) label = static_cast<int32_t>(random() % kClasses);
+      std::vector<double> pixels = Draw({labels.begin(), labels.end()}, random);
       if (arguments_.network.byte_images) {
         const std::vector<int64_t> bytes = Bytes(pixels);
         VPOD_RETURN_IF_ERROR(
@@ -85,7 +85,7 @@ class Images {
   }
 
  private:
-  std::vector<double> Draw(const std::vector<int32_t>& labels) {
+  std::vector<double> Draw(const std::vector<int32_t>& labels, std::mt19937& random) const {
     const NetworkOptions& network = arguments_.network;
     const int64_t channels = network.name == "mnist" ? 1 : 3,
                   size = network.name == "mnist" ? 28 : network.image_size;
@@ -95,7 +95,7 @@ class Images {
     for (int32_t label : labels) {
       const auto& pattern = patterns_[static_cast<size_t>(label)];
       for (size_t p = 0; p < pixels; ++p) {
-        const double noise = static_cast<double>(random_() % 1024) / 1024 - 0.5;
+        const double noise = static_cast<double>(random() % 1024) / 1024 - 0.5;
         images.push_back(pattern[p % pattern.size()] + noise);
       }
     }
@@ -113,7 +113,6 @@ class Images {
 
   const Arguments& arguments_;
   const uint32_t first_replica_;
-  std::mt19937 random_;
   std::array<std::array<float, 61>, kClasses> patterns_;
 };
 
@@ -145,7 +144,7 @@ absl::StatusOr<float> MeanLoss(session::Session& session, uint32_t slot) {
 
 absl::Status Train(const Arguments& arguments, session::Session& session, uint32_t replicas) {
   const uint32_t offset = popdist::getReplicaIndexOffset();
-  Images images(arguments, offset);
+  const Images images(arguments, offset);
   VPOD_RETURN_IF_ERROR(images.Fill(session, 0));
   const Clock::time_point start = Clock::now();
   base::Cycles cycles;
