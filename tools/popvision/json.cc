@@ -1,5 +1,5 @@
-// Documents as JSON: an array of blocks, each with its kind and all its numbers. It is written
-// piece by piece, a line for each row and segment: a run may have millions.
+// Documents as JSON: an object with `view` and an array `blocks`, each with its kind and all its
+// numbers. It is written piece by piece, a line for each row and segment: a run may have millions.
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>

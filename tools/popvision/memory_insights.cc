@@ -1,4 +1,4 @@
-// What a teacher would point at in the memory of a program.
+// What limits the memory of a program, and what would make it need less.
 #include <algorithm>
 #include <utility>
 
@@ -30,12 +30,12 @@ struct Peak {
   double temporary = 0;         // received and added up
 };
 
-class MemoryTeacher {
+class MemoryInsightsBuilder {
  public:
-  MemoryTeacher(const Report& report, uint32_t ipu)
+  MemoryInsightsBuilder(const Report& report, uint32_t ipu)
       : report_(report), ipu_(ipu), name_(IpuName(ipu)), tiles_(report.BytesByTile(ipu)) {}
 
-  std::vector<std::string> Teach() {
+  std::vector<std::string> Build() {
     if (LookAtTiles() && !report_.liveness[ipu_].empty()) LookAtPeak();
     return std::move(notes_);
   }
@@ -181,7 +181,7 @@ class MemoryTeacher {
 }  // namespace
 
 std::vector<std::string> MemoryInsights(const Report& report, uint32_t ipu) {
-  return MemoryTeacher(report, ipu).Teach();
+  return MemoryInsightsBuilder(report, ipu).Build();
 }
 
 }  // namespace vpod::popvision

@@ -69,72 +69,71 @@ std::vector<Balance> Balances(const Report& report) {
   return balances;
 }
 
-Document Operations(const Report& report) {
-  Document document{.name = "operations"};
-  struct Row {
-    uint64_t executions = 0;
-    pva::CycleSplit cycles;
-    double flops = 0;
-    uint64_t streaming = 0;  // bytes from and to streaming memory
-    Balance balance;
-  };
-  std::map<std::pair<std::string, std::string>, Row> rows;  // by name and phase
-  std::map<std::string, Row> phases, kinds;
-  const std::vector<Balance> balances = Balances(report);
-  uint64_t all = 0;
-  for (size_t i = 0; i < report.operations.size(); ++i) {
-    const pva::Operation& operation = report.operations[i];
-    const pva::CycleSplit cycles = operation.all_cycles();
-    const auto executions = static_cast<double>(operation.executions);
-    all += cycles.total();
-    for (Row* row : {&rows[{operation.name, operation.phase}], &phases[operation.phase],
-                     &kinds[operation.instruction]}) {
-      row->executions += operation.executions;
-      row->cycles.compute += cycles.compute;
-      row->cycles.exchange += cycles.exchange;
-      row->cycles.sync += cycles.sync;
-      row->flops += operation.flops * executions;
-      row->streaming +=
-          (operation.from_streaming_memory + operation.to_streaming_memory) * operation.executions;
-      row->balance += {balances[i].worked * executions, balances[i].all * executions};
-    }
+namespace {
+
+// What operations of a group do in a run.
+struct Work {
+  uint64_t executions = 0;
+  pva::CycleSplit cycles;
+  double flops = 0;
+  uint64_t streaming = 0;  // bytes from and to streaming memory
+  Balance balance;
+
+  void Add(const pva::Operation& operation, const Balance& of_one) {
+    const pva::CycleSplit all = operation.all_cycles();
+    const auto times = static_cast<double>(operation.executions);
+    executions += operation.executions;
+    cycles.compute += all.compute;
+    cycles.exchange += all.exchange;
+    cycles.sync += all.sync;
+    flops += operation.flops * times;
+    streaming +=
+        (operation.from_streaming_memory + operation.to_streaming_memory) * operation.executions;
+    balance += {of_one.worked * times, of_one.all * times};
   }
-  const auto cells = [&](const std::string& name, const Row& row) -> std::vector<Value> {
-    return {name,
-            row.executions,
-            row.cycles.total(),
-            Percent(static_cast<double>(row.cycles.total()), static_cast<double>(all)),
-            row.cycles.compute,
-            row.cycles.exchange,
-            row.cycles.sync,
-            row.flops / 1e9,
-            row.streaming,
-            Percent(row.balance.worked, row.balance.all)};
-  };
-  const auto table = [&](const std::string& title, const std::string& what) {
-    return Table{.title = title,
-                 .columns = {what, "Executions", "Cycles", "of all %", "Compute", "Exchange",
-                             "Sync", "GFLOP", "Streaming memory (bytes)", "Balance %"}};
-  };
-  const auto grouped = [&](const std::string& title, const std::string& what,
-                           const std::map<std::string, Row>& groups) {
-    Table shown = table(title, what);
-    for (const auto& [name, row] : groups)
-      shown.rows.push_back(cells(name.empty() ? "other" : name, row));
-    std::stable_sort(shown.rows.begin(), shown.rows.end(), [](const auto& a, const auto& b) {
-      return std::get<uint64_t>(a[2]) > std::get<uint64_t>(b[2]);
-    });
-    return shown;
-  };
-  document.blocks.push_back(grouped("Phases, all IPUs of a replica in a run", "Phase", phases));
-  document.blocks.push_back(grouped("Instructions", "Instruction", kinds));
-  Table slowest = table("Operations", "Operation");
-  for (const auto& [key, row] : rows) slowest.rows.push_back(cells(key.first, row));
-  std::stable_sort(slowest.rows.begin(), slowest.rows.end(), [](const auto& a, const auto& b) {
+};
+
+// A row for each group, those with most cycles first.
+Table WorkTable(const std::string& title, const std::string& what,
+                const std::vector<std::pair<std::string, Work>>& groups) {
+  Table table{.title = title,
+              .columns = {what, "Executions", "Cycles", "of all %", "Compute", "Exchange", "Sync",
+                          "GFLOP", "Streaming memory (bytes)", "Balance %"}};
+  uint64_t all = 0;
+  for (const auto& [name, work] : groups) all += work.cycles.total();
+  for (const auto& [name, work] : groups) {
+    table.rows.push_back(
+        {name.empty() ? "other" : name, work.executions, work.cycles.total(),
+         Percent(static_cast<double>(work.cycles.total()), static_cast<double>(all)),
+         work.cycles.compute, work.cycles.exchange, work.cycles.sync, work.flops / 1e9,
+         work.streaming, Percent(work.balance.worked, work.balance.all)});
+  }
+  std::stable_sort(table.rows.begin(), table.rows.end(), [](const auto& a, const auto& b) {
     return std::get<uint64_t>(a[2]) > std::get<uint64_t>(b[2]);
   });
-  document.blocks.push_back(std::move(slowest));
-  return document;
+  return table;
+}
+
+}  // namespace
+
+Document Operations(const Report& report) {
+  std::map<std::string, Work> phases, instructions;
+  std::map<std::pair<std::string, std::string>, Work> by_name_and_phase;
+  const std::vector<Balance> balances = Balances(report);
+  for (size_t i = 0; i < report.operations.size(); ++i) {
+    const pva::Operation& operation = report.operations[i];
+    for (Work* work : {&phases[operation.phase], &instructions[operation.instruction],
+                       &by_name_and_phase[{operation.name, operation.phase}]})
+      work->Add(operation, balances[i]);
+  }
+  std::vector<std::pair<std::string, Work>> operations;
+  for (const auto& [key, work] : by_name_and_phase) operations.emplace_back(key.first, work);
+  return {.name = "operations",
+          .blocks = {
+              WorkTable("Phases, all IPUs of a replica in a run", "Phase",
+                        {phases.begin(), phases.end()}),
+              WorkTable("Instructions", "Instruction", {instructions.begin(), instructions.end()}),
+              WorkTable("Operations", "Operation", operations)}};
 }
 
 }  // namespace vpod::popvision

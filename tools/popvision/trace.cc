@@ -1,6 +1,5 @@
 // When it is executed.
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -87,13 +86,73 @@ std::string WhyNoSteps(const Report& report) {
                                               : "A run takes no cycles.";
 }
 
-Document Trace(const Report& report) {
-  Document document{.name = "trace"};
-  if (const std::string why = WhyNoSteps(report); !why.empty()) {
-    document.blocks.push_back(Notes{"Trace", {why}});
-    return document;
+namespace {
+
+// Positions of kinds, in the order of Trace.
+enum Phase : size_t { kForward, kBackward, kRecompute, kUpdate, kOtherPhase, kPhaseWaiting };
+enum Kind : size_t { kCompute, kExchange, kSync, kKindWaiting, kStreamingMemory };
+
+Phase PhaseOf(const pva::Operation& operation) {
+  if (operation.phase == "forward") return kForward;
+  if (operation.phase == "backward") return kBackward;
+  if (operation.phase == "recompute") return kRecompute;
+  return operation.phase == "update" ? kUpdate : kOtherPhase;
+}
+
+void Append(uint64_t begin, uint64_t end, size_t kind, Lanes::Lane& lane) {
+  if (begin == end) return;
+  if (!lane.segments.empty() && lane.segments.back().kind == kind &&
+      lane.segments.back().end == begin) {
+    lane.segments.back().end = end;
+  } else {
+    lane.segments.push_back({begin, end, kind});
   }
-  document.blocks.push_back(ExecutionTable(report));
+}
+
+Lanes::Lane PhasesOf(const Report& report, uint32_t ipu) {
+  Lanes::Lane lane{.name = IpuName(ipu)};
+  for (const pva::Step& step : report.steps[ipu]) {
+    const uint64_t begin = step.from + step.waiting;
+    Append(step.from, begin, kPhaseWaiting, lane);
+    Append(begin, step.to, PhaseOf(report.operations[step.operation]), lane);
+  }
+  return lane;
+}
+
+Lanes::Lane KindsOf(const Report& report, uint32_t ipu) {
+  Lanes::Lane lane{.name = IpuName(ipu)};
+  for (const pva::Step& step : report.steps[ipu]) {
+    const pva::Operation& operation = report.operations[step.operation];
+    uint64_t at = step.from;
+    const auto add = [&](uint64_t cycles, Kind kind) {
+      Append(at, at + cycles, kind, lane);
+      at += cycles;
+    };
+    add(step.waiting, kKindWaiting);
+    add(operation.cycles.sync, kSync);
+    add(operation.cycles.exchange, operation.remote_buffer ? kStreamingMemory : kExchange);
+    add(operation.cycles.compute, kCompute);
+  }
+  return lane;
+}
+
+std::vector<std::string> NotesOnRuns(const Report& report) {
+  std::vector<std::string> notes;
+  if (std::any_of(report.runs.begin(), report.runs.end(),
+                  [&](const pva::Run& run) { return run.cycles < report.planned_cycles(); })) {
+    notes.push_back(
+        "A run took fewer cycles than these steps: it left out what depends on a condition, such "
+        "as an update whose gradients overflow.");
+  }
+  if (report.first_run_lost) notes.push_back(LostRuns(report));
+  return notes;
+}
+
+}  // namespace
+
+Document Trace(const Report& report) {
+  if (const std::string why = WhyNoSteps(report); !why.empty())
+    return {.name = "trace", .blocks = {Notes{"Trace", {why}}}};
   Lanes phases{.title = "Phases",
                .unit = "cycles",
                .kinds = {{'F', "forward"},
@@ -101,56 +160,21 @@ Document Trace(const Report& report) {
                          {'r', "recompute"},
                          {'U', "update"},
                          {'-', "other"},
-                         {kIdle, "waiting"}}};
+                         {kIdle, "waiting"}},
+               .end = report.planned_cycles()};
   Lanes kinds{.title = "Compute, exchange and sync",
               .unit = "cycles",
-              .kinds = {{'C', "compute"}, {'E', "exchange"}, {'S', "sync"}, {kIdle, "waiting"}}};
+              .kinds = {{'C', "compute"}, {'E', "exchange"}, {'S', "sync"}, {kIdle, "waiting"}},
+              .end = report.planned_cycles()};
   if (!report.remote_buffers.empty()) kinds.kinds.push_back({'M', "streaming memory"});
-  phases.end = kinds.end = report.planned_cycles();
-  const std::map<std::string, size_t> numbers = {
-      {"forward", 0}, {"backward", 1}, {"recompute", 2}, {"update", 3}};
   for (uint32_t ipu = 0; ipu < report.target.ipus_per_replica; ++ipu) {
-    Lanes::Lane& of_phases = phases.lanes.emplace_back();
-    Lanes::Lane& of_kinds = kinds.lanes.emplace_back();
-    of_phases.name = of_kinds.name = IpuName(ipu);
-    const auto add = [](Lanes::Lane& lane, uint64_t begin, uint64_t end, size_t kind) {
-      if (begin == end) return;
-      if (!lane.segments.empty() && lane.segments.back().kind == kind &&
-          lane.segments.back().end == begin) {
-        lane.segments.back().end = end;
-      } else {
-        lane.segments.push_back({begin, end, kind});
-      }
-    };
-    for (const pva::Step& step : report.steps[ipu]) {
-      const pva::Operation& operation = report.operations[step.operation];
-      const auto phase = numbers.find(operation.phase);
-      const bool streams = operation.remote_buffer.has_value();
-      uint64_t at = step.from + step.waiting;
-      add(of_phases, step.from, at, 5);
-      add(of_kinds, step.from, at, 3);
-      add(of_phases, at, step.to, phase == numbers.end() ? 4 : phase->second);
-      for (const auto& [cycles, kind] : {std::pair{operation.cycles.sync, size_t{2}},
-                                         {operation.cycles.exchange, streams ? size_t{4} : 1},
-                                         {operation.cycles.compute, size_t{0}}}) {
-        add(of_kinds, at, at + cycles, kind);
-        at += cycles;
-      }
-    }
+    phases.lanes.push_back(PhasesOf(report, ipu));
+    kinds.lanes.push_back(KindsOf(report, ipu));
   }
-  document.blocks.push_back(std::move(phases));
-  document.blocks.push_back(std::move(kinds));
-  const bool less = std::any_of(report.runs.begin(), report.runs.end(), [&](const pva::Run& run) {
-    return run.cycles < report.planned_cycles();
-  });
-  std::vector<std::string> notes;
-  if (less) {
-    notes.push_back(
-        "A run took fewer cycles than these steps: it left out what depends on a condition, such "
-        "as an update whose gradients overflow.");
-  }
-  if (report.first_run_lost) notes.push_back(LostRuns(report));
-  if (!notes.empty()) document.blocks.push_back(Notes{"Runs", std::move(notes)});
+  Document document{.name = "trace",
+                    .blocks = {ExecutionTable(report), std::move(phases), std::move(kinds)}};
+  if (auto notes = NotesOnRuns(report); !notes.empty())
+    document.blocks.push_back(Notes{"Runs", std::move(notes)});
   return document;
 }
 
