@@ -3,103 +3,23 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <filesystem>
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "client/compiler/compiler.h"
-#include "client/models/resnet.h"
-#include "client/profile/profile.h"
 #include "device/base/file.h"
-#include "device/model/timeline.h"
 #include "tools/popvision/chrome_trace.h"
+#include "tools/popvision/test_profiles.h"
 
 namespace vpod::popvision {
 namespace {
 
 using compiler::Recomputation;
-using graph::Graph;
-using graph::Tensor;
-using program::v1::FLOAT16;
-using program::v1::FLOAT32;
-using program::v1::INT32;
 using testing::HasSubstr;
 using testing::Not;
-
-struct Options {
-  uint32_t ipus = 2, accumulation = 7;
-  int64_t micro_batch = 2;
-  Recomputation recomputation = Recomputation::kNone;
-  program::v1::DataType type = FLOAT32;
-  compiler::Optimizer optimizer = {};
-  uint32_t replicas = 1;
-  bool off_chip = false;  // state, activations and weights
-};
-
-// The profile of ResNet-18 for small images, on a pipeline if it has several IPUs.
-pva::Report ReportOf(const Options& options) {
-  Graph g;
-  const nn::Builder net(g, {.training = true});
-  models::ResNetOptions resnet = models::ResNet18();
-  resnet.small_images = true;
-  resnet.classes = 10;
-  if (options.ipus == 2) resnet.stages = {"layer3.0"};
-  const Tensor logits = models::ResNet(
-      net, g.Input("images", {options.type, {options.micro_batch, 3, 32, 32}}), resnet);
-  const Tensor loss =
-      g.Mean(g.SoftmaxCrossEntropy(logits, g.Input("labels", {INT32, {options.micro_batch}})));
-  g.Output("loss", loss);
-  compiler::CompileOptions compile{.ipus_per_replica = options.ipus,
-                                   .schedule = compiler::Schedule::kGrouped};
-  compile.recomputation = options.recomputation;
-  compile.off_chip_optimizer_state = options.off_chip;
-  compile.off_chip_activations = options.off_chip;
-  compile.off_chip_weights = options.off_chip;
-  compile.total_replicas = options.replicas;
-  compile.allow_out_of_memory = true;
-  compile.programs = {{.name = "train",
-                       .accumulation = options.accumulation,
-                       .loss = loss,
-                       .optimizer = options.optimizer}};
-  const auto compiled = compiler::Compile(g, compile);
-  EXPECT_TRUE(compiled.ok()) << compiled.status();
-  static int number = 0;
-  profile::ProfileOptions profile;
-  profile.directory = absl::StrCat(testing::TempDir(), "/", getpid(), ".", number++);
-  profile.execution = true;
-  profile.topology.ipus_per_replica = options.ipus;
-  profile.topology.num_replicas = options.replicas;
-  const auto profiler = profile::Profiler::Create(compiled->executable, profile);
-  EXPECT_TRUE(profiler.ok()) << profiler.status();
-  const base::Cycles cycles =
-      model::TimelineOf(compiled->executable->proto(), 0, profile.topology).end();
-  EXPECT_TRUE((*profiler)->AddRun(0, cycles).ok());
-  auto report = pva::OpenReport(profile.directory + "/train");
-  EXPECT_TRUE(report.ok()) << report.status();
-  std::filesystem::remove_all(profile.directory);
-  return *std::move(report);
-}
-
-const pva::Report& Pipeline() {
-  static const auto* const report = new pva::Report(ReportOf({}));
-  return *report;
-}
-
-nlohmann::json Blocks(const Document& document) {
-  return nlohmann::json::parse(Json(document))["blocks"];
-}
-nlohmann::json Find(const Document& document, const std::string& title) {
-  for (const auto& block : Blocks(document)) {
-    if (block["title"] == title) return block;
-  }
-  ADD_FAILURE() << "no block " << title;
-  return {};
-}
-
-std::vector<nlohmann::json> Rows(const Document& document, const std::string& title) {
-  return Find(document, title)["rows"];
-}
 
 TEST(ViewsTest, CategoriesSumToTheTotalOfEachIpu) {
   for (const auto& row : Rows(Summary(Pipeline()), "Memory")) {
@@ -126,16 +46,37 @@ TEST(ViewsTest, ChartsOfMemoryShowEachTile) {
   }
 }
 
-TEST(ViewsTest, SharesOfExecutionSumToTheRun) {
+TEST(ViewsTest, SharesAreThoseOfTheStepsOfARun) {
+  const RecordedRun run = Record({});
+  const pva::Report& report = run.report;
+  const auto rows = Rows(Trace(report), "Execution of a run");
+  ASSERT_EQ(rows.size(), 2u);
   uint64_t slowest = 0;
-  for (const auto& row : Rows(Trace(Pipeline()), "Execution of a run")) {
-    EXPECT_NEAR(row["Compute %"].get<double>() + row["Exchange %"].get<double>() +
-                    row["Sync %"].get<double>() + row["Waiting %"].get<double>(),
-                100, 1e-6);
-    slowest = std::max(slowest, row["Cycles"].get<uint64_t>());
+  for (uint32_t ipu : {0, 1}) {
+    pva::CycleSplit cycles;
+    uint64_t waiting = 0;
+    for (const pva::Step& step : report.steps[ipu]) {
+      const pva::CycleSplit& each = report.operations[step.operation].cycles;
+      cycles.compute += each.compute;
+      cycles.exchange += each.exchange;
+      cycles.sync += each.sync;
+      waiting += step.waiting;
+    }
+    const uint64_t end = report.steps[ipu].back().to;
+    EXPECT_EQ(rows[ipu]["Cycles"], end);
+    const auto expect_share = [&](const char* column, uint64_t part) {
+      EXPECT_NEAR(rows[ipu][column].get<double>() / 100 * static_cast<double>(end),
+                  static_cast<double>(part), 0.5)
+          << column;
+    };
+    expect_share("Compute %", cycles.compute);
+    expect_share("Exchange %", cycles.exchange);
+    expect_share("Sync %", cycles.sync);
+    expect_share("Waiting %", waiting);
+    slowest = std::max(slowest, end);
   }
-  EXPECT_EQ(slowest, Pipeline().planned_cycles());
-  EXPECT_EQ(slowest, Pipeline().runs[0].cycles);
+  EXPECT_EQ(slowest, run.cycles.value());
+  EXPECT_EQ(report.runs[0].cycles, run.cycles.value());
 }
 
 TEST(ViewsTest, LanesSumToTheExecution) {
@@ -232,59 +173,12 @@ TEST(ViewsTest, TheTreeHasEveryOperationThatIsExecuted) {
   }
 }
 
-TEST(ViewsTest, InsightsNameWhatLimits) {
-  const std::string text = Text(Insights(Pipeline()));
-  EXPECT_THAT(text, testing::ContainsRegex("IPU [01] is idle for [0-9]+ % of a run"));
-
-  const pva::Report again = ReportOf({.ipus = 1, .recomputation = Recomputation::kAll});
-  EXPECT_THAT(Text(Insights(again)), HasSubstr("computing activations again"));
-}
-
-TEST(ViewsTest, InsightsFollowWhatIsInMemory) {
-  const std::string waiting = "Results of the forward pass that wait for their gradients take ",
-                    kept = Text(Insights(ReportOf({.ipus = 1, .micro_batch = 192})));
-  EXPECT_THAT(kept, HasSubstr("IPU 0 is out of memory: "));
-  EXPECT_THAT(kept, HasSubstr("Float32 takes "));
-  EXPECT_THAT(kept,
-              testing::ContainsRegex(
-                  waiting + ".* To try: recomputation \\(option recomputation\\), or a smaller"));
-  EXPECT_THAT(kept, Not(HasSubstr("The state of the optimiser")));
-
-  const std::string half =
-      Text(Insights(ReportOf({.ipus = 1, .micro_batch = 384, .type = FLOAT16})));
-  EXPECT_THAT(half, HasSubstr(waiting));
-  EXPECT_THAT(half, Not(HasSubstr("loat16 would save")));
-
-  const std::string norms = Text(Insights(
-      ReportOf({.ipus = 1, .micro_batch = 192, .recomputation = Recomputation::kNormOnly})));
-  EXPECT_THAT(norms, testing::ContainsRegex(
-                         waiting + ".* To try: more recomputation \\(option recomputation\\), or"));
-  const std::string all = Text(
-      Insights(ReportOf({.ipus = 1, .micro_batch = 384, .recomputation = Recomputation::kAll})));
-  EXPECT_THAT(all, Not(HasSubstr(waiting)));
-
-  const std::string adam = Text(
-      Insights(ReportOf({.ipus = 1, .micro_batch = 96, .optimizer = compiler::AdamOptions{}})));
-  EXPECT_THAT(adam, HasSubstr("The state of the optimiser takes "));
-}
-
-TEST(ViewsTest, NothingIsAdvisedWhereThereIsRoom) {
-  const auto notes = Find(Insights(Pipeline()), "Memory")["notes"];
-  ASSERT_EQ(notes.size(), 2u);
-  for (const std::string note : notes)
-    EXPECT_THAT(note, testing::ContainsRegex("^IPU [01] needs .* MB; its fullest tile, [0-9]+, "
-                                             "uses [0-9]+ % of its memory: there is room for "
-                                             "more\\.$"));
-  EXPECT_EQ(PercentText(0.4), "less than 1 %");
-  EXPECT_EQ(PercentText(54.4), "54 %");
-}
-
 TEST(ViewsTest, TrafficWithStreamingMemoryIsShown) {
-  const pva::Report report = ReportOf({.ipus = 1,
-                                       .accumulation = 2,
-                                       .optimizer = compiler::AdamOptions{},
-                                       .replicas = 2,
-                                       .off_chip = true});
+  const pva::Report report = ProfileOf({.ipus = 1,
+                                        .accumulation = 2,
+                                        .optimizer = compiler::AdamOptions{},
+                                        .replicas = 2,
+                                        .off_chip = true});
   uint64_t bytes = 0, exchange = 0, cycles = 0;
   for (const pva::Operation& operation : report.operations) {
     ASSERT_EQ(operation.remote_buffer.has_value(),
@@ -327,8 +221,8 @@ TEST(ViewsTest, TrafficWithStreamingMemoryIsShown) {
 }
 
 TEST(ViewsTest, DiffShowsBothAndTheChange) {
-  const pva::Report kept = ReportOf({.ipus = 1, .micro_batch = 32}),
-                    again = ReportOf(
+  const pva::Report kept = ProfileOf({.ipus = 1, .micro_batch = 32}),
+                    again = ProfileOf(
                         {.ipus = 1, .micro_batch = 32, .recomputation = Recomputation::kStandard});
   const Document diff = Diff(kept, again);
   const auto cycles = Find(diff, "Totals")["rows"][0];

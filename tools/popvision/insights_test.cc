@@ -1,0 +1,66 @@
+// What limits a program is named, with advice that it does not follow already.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/popvision/test_profiles.h"
+#include "tools/popvision/views.h"
+
+namespace vpod::popvision {
+namespace {
+
+using compiler::Recomputation;
+using program::v1::FLOAT16;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(InsightsTest, TheyNameWhatLimits) {
+  const std::string text = Text(Insights(Pipeline()));
+  EXPECT_THAT(text, testing::ContainsRegex("IPU [01] is idle for [0-9]+ % of a run"));
+
+  const pva::Report again = ProfileOf({.ipus = 1, .recomputation = Recomputation::kAll});
+  EXPECT_THAT(Text(Insights(again)), HasSubstr("computing activations again"));
+}
+
+TEST(InsightsTest, TheyFollowWhatIsInMemory) {
+  const std::string waiting = "Results of the forward pass that wait for their gradients take ",
+                    kept = Text(Insights(ProfileOf({.ipus = 1, .micro_batch = 192})));
+  EXPECT_THAT(kept, HasSubstr("IPU 0 is out of memory: "));
+  EXPECT_THAT(kept, HasSubstr("Float32 takes "));
+  EXPECT_THAT(kept,
+              testing::ContainsRegex(
+                  waiting + ".* To try: recomputation \\(option recomputation\\), or a smaller"));
+  EXPECT_THAT(kept, Not(HasSubstr("The state of the optimiser")));
+
+  const std::string half =
+      Text(Insights(ProfileOf({.ipus = 1, .micro_batch = 384, .type = FLOAT16})));
+  EXPECT_THAT(half, HasSubstr(waiting));
+  EXPECT_THAT(half, Not(HasSubstr("loat16 would save")));
+
+  const std::string norms = Text(Insights(
+      ProfileOf({.ipus = 1, .micro_batch = 192, .recomputation = Recomputation::kNormOnly})));
+  EXPECT_THAT(norms, testing::ContainsRegex(
+                         waiting + ".* To try: more recomputation \\(option recomputation\\), or"));
+  const std::string all = Text(
+      Insights(ProfileOf({.ipus = 1, .micro_batch = 384, .recomputation = Recomputation::kAll})));
+  EXPECT_THAT(all, Not(HasSubstr(waiting)));
+
+  const std::string adam = Text(
+      Insights(ProfileOf({.ipus = 1, .micro_batch = 96, .optimizer = compiler::AdamOptions{}})));
+  EXPECT_THAT(adam, HasSubstr("The state of the optimiser takes "));
+}
+
+TEST(InsightsTest, NothingIsAdvisedWhereThereIsRoom) {
+  const auto notes = Find(Insights(Pipeline()), "Memory")["notes"];
+  ASSERT_EQ(notes.size(), 2u);
+  for (const std::string note : notes)
+    EXPECT_THAT(note, testing::ContainsRegex("^IPU [01] needs .* MB; its fullest tile, [0-9]+, "
+                                             "uses [0-9]+ % of its memory: there is room for "
+                                             "more\\.$"));
+  EXPECT_EQ(PercentText(0.4), "less than 1 %");
+  EXPECT_EQ(PercentText(54.4), "54 %");
+}
+
+}  // namespace
+}  // namespace vpod::popvision
