@@ -1,8 +1,9 @@
-// What a teacher would point at: what limits a program, and what to try.
+// What limits a program, and what to try.
 #include <algorithm>
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -17,11 +18,11 @@ using pva::Report;
 constexpr double kMuchOfRun = 10, kWorthNaming = 2, kPoorBalance = 60;
 constexpr size_t kNamed = 5;
 
-class Teacher {
+class InsightsBuilder {
  public:
-  explicit Teacher(const Report& report) : report_(report) {}
+  explicit InsightsBuilder(const Report& report) : report_(report) {}
 
-  Document Teach() {
+  Document Build() {
     std::vector<std::string> memory;
     for (uint32_t ipu = 0; ipu < report_.target.ipus_per_replica; ++ipu) {
       for (std::string& note : MemoryInsights(report_, ipu)) memory.push_back(std::move(note));
@@ -54,47 +55,69 @@ class Teacher {
           "The IPUs take turns: one works while the others wait. A pipelined schedule lets them "
           "work on different micro-batches.");
     }
+    for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
+      if (ipus > 1 && !take_turns) LookAtIdleness(ipu, slowest);
+      LookAtTimeOf(ipu);
+    }
+  }
+
+  void LookAtIdleness(uint32_t ipu, uint32_t slowest) {
+    const auto total = static_cast<double>(CyclesOfRun(report_));
+    // An IPU that ends early waits for the others, too.
+    const double idle =
+        Percent(total - static_cast<double>(ExecutionOf(report_, ipu).cycles.total()), total);
+    if (idle <= kMuchOfRun) return;
     // Updates empty the pipeline.
     const bool trains =
         std::any_of(report_.operations.begin(), report_.operations.end(),
                     [](const pva::Operation& operation) { return operation.phase == "backward"; });
-    for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
-      const Execution execution = ExecutionOf(report_, ipu);
-      const auto total = static_cast<double>(CyclesOfRun(report_));
-      // An IPU that ends early waits for the others, too.
-      const double idle = Percent(total - static_cast<double>(execution.cycles.total()), total);
-      if (ipus > 1 && idle > kMuchOfRun && !take_turns) {
-        time_.push_back(absl::StrCat(
-            IpuName(ipu), " is idle for ", PercentText(idle), " of a run. ",
-            ipu == slowest ? absl::StrCat("It is the busiest one: more ",
-                                          trains ? "gradient accumulation" : "device iterations",
-                                          " make the ramps of the pipeline a smaller part.")
-                           : absl::StrCat("To try: move work from ", IpuName(slowest),
-                                          ", the busiest one, to it.")));
-      }
-      const auto say = [&](uint64_t cycles, absl::string_view what, absl::string_view advice) {
-        const double percent = Percent(static_cast<double>(cycles), total);
-        if (percent < kMuchOfRun) return;
-        time_.push_back(absl::StrCat(IpuName(ipu), " spends ", PercentText(percent), " of a run ",
-                                     what, ". ", advice));
-      };
-      uint64_t host = 0;
-      std::map<std::string, uint64_t> phases;
-      for (const pva::Operation& operation : report_.operations) {
-        if (operation.ipu != ipu) continue;
-        const uint64_t cycles = operation.all_cycles().total();
-        phases[operation.phase] += cycles;
-        if (operation.from_host + operation.to_host > 0) host += cycles;
-      }
-      say(host, "with host streams", "To try: images as bytes instead of floats, fewer outputs.");
-      say(StreamingTrafficOf(report_, ipu).cycles, "with streaming memory",
-          StreamingMemoryAdvice(report_, ipu));
-      say(execution.cycles.sync, "synchronising", "To try: a larger micro-batch.");
-      say(phases["recompute"], "computing activations again",
-          "If there is memory left: fewer operations that are recomputed, or more checkpoints.");
-      say(phases["update"], "with updates of the weights",
-          "To try: more gradient accumulation (option accumulation).");
+    time_.push_back(absl::StrCat(
+        IpuName(ipu), " is idle for ", PercentText(idle), " of a run. ",
+        ipu == slowest
+            ? absl::StrCat("It is the busiest one: more ",
+                           trains ? "gradient accumulation makes" : "device iterations make",
+                           " the ramps of the pipeline a smaller part.")
+            : absl::StrCat("To try: move work from ", IpuName(slowest),
+                           ", the busiest one, to it.")));
+  }
+
+  void LookAtTimeOf(uint32_t ipu) {
+    const auto say = [&](uint64_t cycles, absl::string_view what, absl::string_view advice) {
+      const double percent =
+          Percent(static_cast<double>(cycles), static_cast<double>(CyclesOfRun(report_)));
+      if (percent < kMuchOfRun) return;
+      time_.push_back(absl::StrCat(IpuName(ipu), " spends ", PercentText(percent), " of a run ",
+                                   what, ". ", advice));
+    };
+    uint64_t host = 0;
+    std::map<std::string, uint64_t> phases;
+    for (const pva::Operation& operation : report_.operations) {
+      if (operation.ipu != ipu) continue;
+      const uint64_t cycles = operation.all_cycles().total();
+      phases[operation.phase] += cycles;
+      if (operation.from_host + operation.to_host > 0) host += cycles;
     }
+    say(host, "with host streams", HostAdvice(ipu));
+    say(StreamingTrafficOf(report_, ipu).cycles, "with streaming memory",
+        StreamingMemoryAdvice(report_, ipu));
+    say(ExecutionOf(report_, ipu).cycles.sync, "synchronising", "To try: a larger micro-batch.");
+    say(phases["recompute"], "computing activations again",
+        "If there is memory left: fewer operations that are recomputed, or more checkpoints.");
+    say(phases["update"], "with updates of the weights",
+        "To try: more gradient accumulation (option accumulation).");
+  }
+
+  std::string HostAdvice(uint32_t ipu) const {
+    const bool takes_floats = std::any_of(
+        report_.variables.begin(), report_.variables.end(), [&](const pva::Variable& variable) {
+          return variable.ipu == ipu && variable.operation &&
+                 report_.operations[*variable.operation].from_host > 0 &&
+                 absl::StartsWith(variable.type, "float");
+        });
+    const bool has_outputs = ExecutionOf(report_, ipu).to_host > 0;
+    return absl::StrCat("To try: ", takes_floats ? "images as bytes instead of floats, " : "",
+                        has_outputs ? "fewer outputs, " : "",
+                        "larger micro-batches, which need fewer transfers.");
   }
 
   struct Work {
@@ -164,6 +187,6 @@ class Teacher {
 
 }  // namespace
 
-Document Insights(const Report& report) { return Teacher(report).Teach(); }
+Document Insights(const Report& report) { return InsightsBuilder(report).Build(); }
 
 }  // namespace vpod::popvision

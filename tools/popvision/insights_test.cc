@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "tools/popvision/test_profiles.h"
 #include "tools/popvision/views.h"
@@ -12,6 +13,8 @@ namespace {
 
 using compiler::Recomputation;
 using program::v1::FLOAT16;
+using program::v1::FLOAT32;
+using program::v1::UINT8;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -60,6 +63,20 @@ TEST(InsightsTest, NothingIsAdvisedWhereThereIsRoom) {
                                              "more\\.$"));
   EXPECT_EQ(PercentText(0.4), "less than 1 %");
   EXPECT_EQ(PercentText(54.4), "54 %");
+}
+
+TEST(InsightsTest, BytesAreNotAdvisedToThoseWhoHaveThem) {
+  const auto insights = [](program::v1::DataType type) {
+    graph::Graph g;
+    g.Output("mean", g.Mean(g.Cast(g.Input("images", {type, {16, 4096}}), FLOAT32)));
+    const auto compiled = compiler::Compile(g, {.programs = {{.name = "run"}}});
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    return Text(Insights(ProfileOf(*compiled)));
+  };
+  const std::string host = "IPU 0 spends [0-9]+ % of a run with host streams. To try: ";
+  EXPECT_THAT(insights(FLOAT16), testing::ContainsRegex(host + "images as bytes instead of floats, "
+                                                               "fewer outputs, larger"));
+  EXPECT_THAT(insights(UINT8), testing::ContainsRegex(host + "fewer outputs, larger"));
 }
 
 }  // namespace
