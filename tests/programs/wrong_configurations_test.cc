@@ -76,6 +76,8 @@ TEST(WrongConfigurationsTest, ProgramsWithSeveralIpus) {
            {2, small + "--recompute pipeline", "--recompute pipeline needs several IPUs"},
            {2, small + "--compile-only --learning-rate 0.1", "excludes --compile-only"},
            {2, small + "--runs 1 --synchronous", "--synchronous needs more than one run"},
+           {2, small + "--runs 1 --load-milliseconds 9", "--load-milliseconds needs more than one"},
+           {2, small + "--load-milliseconds 0", "--load-milliseconds: 0 is not a whole number"},
            {2, small + "--runs 1 --learning-rate 0.1",
             "--learning-rate has no effect on one update"},
            {2, small + "--schedule phased --off-chip-weights",

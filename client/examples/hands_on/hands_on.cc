@@ -15,6 +15,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,7 @@ struct Arguments {
   Recomputation recomputation = Recomputation::kNone;
   bool off_chip_optimizer_state = false, off_chip_activations = false, off_chip_weights = false,
        off_chip_accumulators = false;
+  uint32_t load_milliseconds = 0;
   bool synchronous = false;
   bool compile_only = false;
 };
@@ -67,6 +69,7 @@ class Images {
 
   // The micro-batches of all local replicas for a run.
   absl::Status Fill(session::Session& session, uint32_t slot) const {
+    std::this_thread::sleep_for(std::chrono::milliseconds(arguments_.load_milliseconds));
     for (uint32_t replica = 0; replica < session.device().local_replicas(); ++replica) {
       std::mt19937 random(7 + first_replica_ + replica);
       VPOD_ASSIGN_OR_RETURN(const auto labels, session.Stream<int32_t>("labels", replica, slot));
@@ -152,7 +155,9 @@ absl::Status Train(const Arguments& arguments, session::Session& session, uint32
     const uint32_t slot = run % 2;
     // The next data are put in place while the IPUs work, unless that is to wait.
     auto next = std::async(arguments.synchronous ? std::launch::deferred : std::launch::async,
-                           [&] { return images.Fill(session, 1 - slot); });
+                           [&, is_last = run + 1 == arguments.runs] {
+                             return is_last ? absl::OkStatus() : images.Fill(session, 1 - slot);
+                           });
     const auto ran = session.Run("train", slot);
     VPOD_RETURN_IF_ERROR(next.get());
     VPOD_RETURN_IF_ERROR(ran.status());
@@ -246,11 +251,14 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
                                    {{"32.32", FLOAT32}, {"16.16", FLOAT16}},
                                    "of operations and weights (32.32)");
   app.add_flag("--byte-images", network.byte_images, "images come from the host as bytes");
+  auto* load = count("--load-milliseconds", arguments.load_milliseconds,
+                     "that loading the images of a run takes besides, as from a disk (0)");
   auto* synchronous =
       app.add_flag("--synchronous", arguments.synchronous, "load data when the IPUs are done");
   app.add_flag("--compile-only", arguments.compile_only, "do not run it")
       ->excludes(runs)
       ->excludes(learning_rate)
+      ->excludes(load)
       ->excludes(synchronous);
 }
 
@@ -284,7 +292,8 @@ void RefuseWhatIsIgnored(const CLI::App& app, const Arguments& arguments) {
   }
   refuse(arguments.accumulation == 1, "--off-chip-accumulators", "needs --accumulation above 1");
   if (arguments.runs == 1) {
-    refuse(true, "--synchronous", "needs more than one run, which --runs gives");
+    for (const char* name : {"--synchronous", "--load-milliseconds"})
+      refuse(true, name, "needs more than one run, which --runs gives");
     refuse(arguments.device_iterations == 1, "--learning-rate",
            "has no effect on one update, whose loss comes before it");
   }
