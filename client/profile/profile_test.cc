@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <numeric>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
@@ -41,8 +43,9 @@ std::string All(const std::string& directory) {
 }
 
 std::string TestDirectory() {
-  const std::string directory = absl::StrCat(
-      testing::TempDir(), "/", testing::UnitTest::GetInstance()->current_test_info()->name());
+  std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::replace(name.begin(), name.end(), '/', '_');  // of tests with parameters
+  const std::string directory = absl::StrCat(testing::TempDir(), "/", name);
   std::filesystem::remove_all(directory);
   return directory;
 }
@@ -97,76 +100,140 @@ std::vector<uint64_t> MostByTile(const pva::Report& report, uint32_t ipu) {
   return most;
 }
 
-TEST(ProfileTest, NumbersAddUp) {
-  for (uint32_t ipus : {1, 2, 4}) {
-    SCOPED_TRACE(ipus);
-    const std::string directory = TestDirectory();
-    const EngineOptionsGuard options(All(directory));
-    const compiler::Compiled compiled = Compile(ipus);
-    auto session = Open(compiled);
-    ASSERT_TRUE(session.ok()) << session.status();
-    std::map<std::string, base::Cycles> cycles;
-    for (int run = 0; run < 3; ++run) {
-      for (const char* program : {"train/one", "evaluate"}) {
-        const auto ran = (*session)->Run(program);
-        ASSERT_TRUE(ran.ok()) << ran.status();
-        cycles[program] = *ran;
+// Bytes of the variables that are always live on each tile.
+std::vector<uint64_t> AlwaysByTile(const pva::Report& report, uint32_t ipu) {
+  std::vector<uint64_t> always(report.target.tiles_per_ipu);
+  for (const pva::Variable& variable : report.variables) {
+    if (variable.ipu != ipu || !variable.always_live) continue;
+    for (uint32_t i = 0; i < variable.tiles; ++i)
+      always[(variable.first_tile + i) % always.size()] += variable.bytes_per_tile;
+  }
+  return always;
+}
+
+// Three runs of both programs of a network on some IPUs.
+struct Runs {
+  compiler::Compiled compiled;
+  std::map<std::string, base::Cycles> cycles;  // that the device counted, by program
+  std::map<std::string, pva::Report> reports;
+};
+Runs RunBoth(uint32_t ipus) {
+  const std::string directory = TestDirectory();
+  const EngineOptionsGuard options(All(directory));
+  Runs runs{.compiled = Compile(ipus)};
+  auto session = Open(runs.compiled);
+  EXPECT_TRUE(session.ok()) << session.status();
+  for (int run = 0; run < 3; ++run) {
+    for (const char* program : {"train/one", "evaluate"}) {
+      const auto ran = (*session)->Run(program);
+      EXPECT_TRUE(ran.ok()) << ran.status();
+      runs.cycles[program] = *ran;
+    }
+  }
+  for (const char* folder : {"train_one", "evaluate"}) {
+    auto report = pva::OpenReport(absl::StrCat(directory, "/", folder));
+    EXPECT_TRUE(report.ok()) << report.status();
+    const std::string name = report->meta.at("program");
+    runs.reports.emplace(name, *std::move(report));
+  }
+  return runs;
+}
+
+class ProfileOfIpusTest : public testing::TestWithParam<uint32_t> {
+ protected:
+  // What all tests look at is run once for each number of IPUs.
+  static const Runs& OfIpus(uint32_t ipus) {
+    static auto* const all = new std::map<uint32_t, Runs>;
+    const auto found = all->find(ipus);
+    return found != all->end() ? found->second : all->emplace(ipus, RunBoth(ipus)).first->second;
+  }
+  const Runs& runs_ = OfIpus(GetParam());
+};
+INSTANTIATE_TEST_SUITE_P(All, ProfileOfIpusTest, testing::Values(1, 2, 4));
+
+// Two runs are recorded, each with the cycles that the device counted, which the steps have.
+TEST_P(ProfileOfIpusTest, RunsTakeTheCyclesOfTheDevice) {
+  ASSERT_EQ(runs_.reports.size(), 2u);
+  for (const auto& [program, report] : runs_.reports) {
+    SCOPED_TRACE(program);
+    EXPECT_EQ(report.target.ipus_per_replica, GetParam());
+    EXPECT_EQ(report.target.type, "IPU_MODEL");
+    EXPECT_EQ(report.options.at("autoReport.all"), "true");
+    ASSERT_EQ(report.runs.size(), 2u);
+    EXPECT_EQ(report.runs[1].cycles, runs_.cycles.at(program).value());
+    EXPECT_EQ(report.planned_cycles(), runs_.cycles.at(program).value());
+  }
+}
+
+TEST_P(ProfileOfIpusTest, StepsAreTheExecutionsOfOperations) {
+  for (const auto& [program, report] : runs_.reports) {
+    for (uint32_t ipu = 0; ipu < GetParam(); ++ipu) {
+      SCOPED_TRACE(absl::StrCat(program, " IPU ", ipu));
+      uint64_t clock = 0, waiting = 0, all = 0;
+      std::vector<uint64_t> executions(report.operations.size());
+      for (const pva::Step& step : report.steps[ipu]) {
+        EXPECT_EQ(step.from, clock);
+        EXPECT_EQ(step.to - step.from - step.waiting,
+                  report.operations[step.operation].cycles.total());
+        clock = step.to;
+        waiting += step.waiting;
+        ++executions[step.operation];
       }
-    }
-    std::vector<std::vector<uint64_t>> most(ipus);
-    for (const char* program : {"train_one", "evaluate"}) {
-      SCOPED_TRACE(program);
-      const auto report = pva::OpenReport(absl::StrCat(directory, "/", program));
-      ASSERT_TRUE(report.ok()) << report.status();
-      const std::string& name = report->meta.at("program");
-      EXPECT_EQ(report->target.ipus_per_replica, ipus);
-      EXPECT_EQ(report->target.type, "IPU_MODEL");
-      EXPECT_EQ(report->options.at("autoReport.all"), "true");
-      // Two runs are recorded, each with the cycles that the device counted, which the steps have.
-      ASSERT_EQ(report->runs.size(), 2u);
-      EXPECT_EQ(report->runs[1].cycles, cycles[name].value());
-      EXPECT_EQ(report->planned_cycles(), cycles[name].value());
-      for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
-        SCOPED_TRACE(ipu);
-        uint64_t clock = 0, waiting = 0, all = 0;
-        std::vector<uint64_t> executions(report->operations.size());
-        for (const pva::Step& step : report->steps[ipu]) {
-          EXPECT_EQ(step.from, clock);
-          EXPECT_EQ(step.to - step.from - step.waiting,
-                    report->operations[step.operation].cycles.total());
-          clock = step.to;
-          waiting += step.waiting;
-          ++executions[step.operation];
-        }
-        for (size_t i = 0; i < executions.size(); ++i) {
-          if (report->operations[i].ipu != ipu) continue;
-          EXPECT_EQ(executions[i], report->operations[i].executions) << report->operations[i].name;
-          all += report->operations[i].all_cycles().total();
-        }
-        EXPECT_EQ(clock, all + waiting);
-        // Categories add up to what the tiles need.
-        const model::IpuMemory memory =
-            model::PlanMemory(compiled.executable->proto(), ipu, {.ipus_per_replica = ipus});
-        const std::vector<uint64_t> tiles = report->BytesByTile(ipu);
-        for (size_t tile = 0; tile < tiles.size(); ++tile)
-          EXPECT_EQ(tiles[tile], memory.tiles[tile].total());
-        std::vector<uint64_t> always(tiles.size());
-        for (const pva::Variable& variable : report->variables) {
-          for (uint32_t i = 0; variable.ipu == ipu && variable.always_live && i < variable.tiles;
-               ++i)
-            always[(variable.first_tile + i) % always.size()] += variable.bytes_per_tile;
-        }
-        EXPECT_EQ(report->BytesByTile(ipu, "always live"), always);
-        const std::vector<uint64_t> of_program = MostByTile(*report, ipu);
-        if (most[ipu].empty()) most[ipu].resize(of_program.size());
-        for (size_t tile = 0; tile < of_program.size(); ++tile)
-          most[ipu][tile] = std::max(most[ipu][tile], of_program[tile]);
+      for (size_t i = 0; i < executions.size(); ++i) {
+        if (report.operations[i].ipu != ipu) continue;
+        EXPECT_EQ(executions[i], report.operations[i].executions) << report.operations[i].name;
+        all += report.operations[i].all_cycles().total();
       }
+      EXPECT_EQ(clock, all + waiting);
     }
-    for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
-      const auto report = pva::OpenReport(absl::StrCat(directory, "/evaluate"));
-      EXPECT_EQ(report->BytesByTile(ipu, "not always live"), most[ipu]);
+  }
+}
+
+TEST_P(ProfileOfIpusTest, CategoriesAddUpToWhatTilesNeed) {
+  for (uint32_t ipu = 0; ipu < GetParam(); ++ipu) {
+    SCOPED_TRACE(ipu);
+    const model::IpuMemory memory = model::PlanMemory(runs_.compiled.executable->proto(), ipu,
+                                                      {.ipus_per_replica = GetParam()});
+    std::vector<uint64_t> most;  // of the tiles, in any program
+    for (const auto& [program, report] : runs_.reports) {
+      const std::vector<uint64_t> tiles = report.BytesByTile(ipu);
+      for (size_t tile = 0; tile < tiles.size(); ++tile)
+        EXPECT_EQ(tiles[tile], memory.tiles[tile].total());
+      EXPECT_EQ(report.BytesByTile(ipu, "always live"), AlwaysByTile(report, ipu));
+      const std::vector<uint64_t> of_program = MostByTile(report, ipu);
+      most.resize(of_program.size());
+      for (size_t tile = 0; tile < most.size(); ++tile)
+        most[tile] = std::max(most[tile], of_program[tile]);
     }
+    for (const auto& [program, report] : runs_.reports)
+      EXPECT_EQ(report.BytesByTile(ipu, "not always live"), most) << program;
+  }
+}
+
+// train/one has 7 micro-batches in a run, evaluate 4 iterations.
+TEST_P(ProfileOfIpusTest, StreamsMoveTheBytesOfTheOperations) {
+  const uint64_t image = 3 * 32 * 32 * sizeof(float);
+  for (const auto& [program, micro_batches] :
+       {std::pair<std::string, uint64_t>{"train/one", 7}, {"evaluate", 4}}) {
+    SCOPED_TRACE(program);
+    const pva::Report& report = runs_.reports.at(program);
+    std::map<uint32_t, std::pair<uint64_t, uint64_t>> streams, operations;  // by IPU: from, to
+    std::map<std::string, uint64_t> by_name;
+    for (const pva::Stream& stream : report.streams) {
+      by_name[stream.name] = stream.bytes;
+      auto& [from_host, to_host] = streams[stream.ipu];
+      (stream.to_device ? from_host : to_host) += stream.bytes;
+    }
+    for (const pva::Operation& operation : report.operations) {
+      if (operation.from_host + operation.to_host == 0) continue;
+      auto& [from_host, to_host] = operations[operation.ipu];
+      from_host += operation.from_host * operation.executions;
+      to_host += operation.to_host * operation.executions;
+    }
+    EXPECT_EQ(streams, operations);
+    EXPECT_EQ(by_name.at("images"), micro_batches * image);
+    EXPECT_EQ(by_name.at("labels"), micro_batches * sizeof(int32_t));
+    EXPECT_EQ(by_name.at("loss"), micro_batches * sizeof(float));
   }
 }
 
