@@ -70,9 +70,9 @@ TilePlan GradientPlan(const Instruction& instruction, const PlanContext& context
 }  // namespace
 
 std::vector<PlanDef> BatchNormPlans() {
-  return {{Instruction::kBatchNorm, ForwardPlan},
-          {Instruction::kBatchNormInference, InferencePlan},
-          {Instruction::kBatchNormGradient, GradientPlan}};
+  return {{Instruction::kBatchNorm, ForwardPlan, ResultsLie::kLikeOperand},
+          {Instruction::kBatchNormInference, InferencePlan, ResultsLie::kLikeOperand},
+          {Instruction::kBatchNormGradient, GradientPlan, ResultsLie::kLikeOperand}};
 }
 
 }  // namespace vpod::model

@@ -31,15 +31,18 @@ std::vector<PlanDef> DataMovementPlans() {
   return {{Instruction::kFill,
            [](const Instruction& instruction, const PlanContext& context) {
              return ElementwisePlan(context, instruction.outputs(0), 1);
-           }},
+           },
+           ResultsLie::kInPlace},
           {Instruction::kCopy,
            [](const Instruction& instruction, const PlanContext& context) {
              return ElementwisePlan(context, instruction.outputs(0), 2);
-           }},
+           },
+           ResultsLie::kLikeOperand},
           {Instruction::kCast,
            [](const Instruction& instruction, const PlanContext& context) {
              return ElementwisePlan(context, instruction.outputs(0), 3);
-           }},
+           },
+           ResultsLie::kLikeOperand},
           {Instruction::kTranspose, MovePlan},
           {Instruction::kSlice, MovePlan},
           {Instruction::kExpand, MovePlan},

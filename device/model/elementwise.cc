@@ -197,12 +197,14 @@ TilePlan MapPlan(const Instruction& instruction, const PlanContext& context) {
 }  // namespace
 
 std::vector<PlanDef> ElementwisePlans() {
-  return {{Instruction::kUnary, UnaryPlan},
-          {Instruction::kBinary, BinaryPlan},
-          {Instruction::kMap, MapPlan},
-          {Instruction::kSelect, [](const Instruction& instruction, const PlanContext& context) {
+  return {{Instruction::kUnary, UnaryPlan, ResultsLie::kLikeOperand},
+          {Instruction::kBinary, BinaryPlan, ResultsLie::kLikeOperand},
+          {Instruction::kMap, MapPlan, ResultsLie::kLikeOperand},
+          {Instruction::kSelect,
+           [](const Instruction& instruction, const PlanContext& context) {
              return ElementwisePlan(context, instruction.outputs(0), 4);
-           }}};
+           },
+           ResultsLie::kLikeOperand}};
 }
 
 }  // namespace vpod::model

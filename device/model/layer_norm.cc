@@ -24,7 +24,8 @@ TilePlan GradientPlan(const Instruction& instruction, const PlanContext& context
 }  // namespace
 
 std::vector<PlanDef> LayerNormPlans() {
-  return {{Instruction::kLayerNorm, ForwardPlan}, {Instruction::kLayerNormGradient, GradientPlan}};
+  return {{Instruction::kLayerNorm, ForwardPlan, ResultsLie::kLikeOperand},
+          {Instruction::kLayerNormGradient, GradientPlan, ResultsLie::kLikeOperand}};
 }
 
 }  // namespace vpod::model

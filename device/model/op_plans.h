@@ -17,11 +17,21 @@ double BinaryCycles(program::v1::BinaryOperator op, bool half);
 // Of a sum or product with a vector that all pixels or rows have in common (spec/planner.md 5).
 inline constexpr double kBroadcastCycles = 1.2;
 
+// Where the results of an op lie, for those that read them (PlanContext).
+enum class ResultsLie {
+  kAsComputed,   // where the op leaves them
+  kInPlace,      // where their tensors lie, whatever the layout of these
+  kLikeOperand,  // the first one as the first operand of its shape does; as computed if none has it
+};
+
 struct PlanDef {
   program::OpKind kind;
   // A pure function of the instruction, the types and the topology. The instruction is valid and of
   // this kind; the functions that it executes are planned by themselves.
   TilePlan (*plan)(const Instruction& instruction, const PlanContext& context);
+  ResultsLie results = ResultsLie::kAsComputed;
+  // An optimiser: input 0 is a weight, outputs after the first are its state.
+  bool optimizer = false;
 };
 
 // Every op has a row. Null if no op has this kind.

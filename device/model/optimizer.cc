@@ -25,23 +25,27 @@ std::vector<PlanDef> OptimizerPlans() {
              plan.Add(TileExchangeStep(CeilDiv(gradient.bytes(), arch::kTilesPerIpu)));
              plan.Add(ElementwiseStep(gradient, 3));
              return plan;
-           }},
+           },
+           ResultsLie::kInPlace},
           {Instruction::kSgd,
            [](const Instruction& instruction, const PlanContext& context) {
              return ElementwisePlan(context, instruction.inputs(0),
                                     instruction.outputs_size() > 1 ? 9 : 3);
-           }},
+           },
+           ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kAdam,
            [](const Instruction& instruction, const PlanContext& context) {
              // Four passes of arithmetic, a square root and a division.
              return ElementwisePlan(context, instruction.inputs(0), 32);
-           }},
+           },
+           ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kRmsProp,
            [](const Instruction& instruction, const PlanContext& context) {
              // Three passes of arithmetic, a square root and a division; one for each other state.
              const int more = instruction.outputs_size() - 2;
              return ElementwisePlan(context, instruction.inputs(0), 29 + 3 * more);
-           }},
+           },
+           ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kLamb,
            [](const Instruction& instruction, const PlanContext& context) {
              // Moments and step as Adam's, two norms, then one pass more.
@@ -49,17 +53,20 @@ std::vector<PlanDef> OptimizerPlans() {
              for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
              plan.Add(ElementwiseStep(context, instruction.inputs(0), 3));
              return plan;
-           }},
+           },
+           ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kLambMoments,
            [](const Instruction& instruction, const PlanContext& context) {
              TilePlan plan = ElementwisePlan(context, instruction.inputs(0), 38);
              for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
              return plan;
-           }},
+           },
+           ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kLambStep,
            [](const Instruction& instruction, const PlanContext& context) {
              return ElementwisePlan(context, instruction.inputs(0), 3);
-           }},
+           },
+           ResultsLie::kInPlace},
           {Instruction::kLars,
            [](const Instruction& instruction, const PlanContext& context) {
              // Two norms, then the update.
@@ -67,7 +74,8 @@ std::vector<PlanDef> OptimizerPlans() {
              for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
              plan.Add(ElementwiseStep(context, instruction.inputs(0), 9));
              return plan;
-           }},
+           },
+           ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kNorm,
            [](const Instruction& instruction, const PlanContext& context) {
              TilePlan plan;

@@ -15,48 +15,6 @@ bool IsProduct(const Instruction& instruction) {
   return instruction.has_mat_mul() || instruction.has_convolution();
 }
 
-// Whether an instruction writes its results where their tensors lie, whatever their layout.
-bool KeepsLayout(const Instruction& instruction) {
-  switch (instruction.attributes_case()) {
-    case Instruction::kFill:
-    case Instruction::kStreamIn:
-    case Instruction::kRemoteLoad:
-    case Instruction::kAccumulate:
-    case Instruction::kSgd:
-    case Instruction::kAdam:
-    case Instruction::kRmsProp:
-    case Instruction::kLamb:
-    case Instruction::kLambMoments:
-    case Instruction::kLambStep:
-    case Instruction::kLars:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Whether the first result lies as the first operand of its shape does.
-bool FollowsOperand(const Instruction& instruction) {
-  switch (instruction.attributes_case()) {
-    case Instruction::kUnary:
-    case Instruction::kBinary:
-    case Instruction::kMap:
-    case Instruction::kSelect:
-    case Instruction::kCast:
-    case Instruction::kCopy:
-    case Instruction::kSoftmax:
-    case Instruction::kSoftmaxGradient:
-    case Instruction::kBatchNorm:
-    case Instruction::kBatchNormInference:
-    case Instruction::kBatchNormGradient:
-    case Instruction::kLayerNorm:
-    case Instruction::kLayerNormGradient:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool Streams(const Instruction& instruction) {
   return instruction.has_stream_in() || instruction.has_stream_out();
 }
@@ -115,8 +73,9 @@ PlanContext::PlanContext(const program::v1::Executable& executable, uint32_t ipu
   for (const auto& function : text_.functions()) {
     for (const Instruction& instruction : function.instructions()) {
       const auto& inputs = instruction.inputs();
+      const ResultsLie results = FindPlan(instruction.attributes_case())->results;
       const auto followed =
-          FollowsOperand(instruction)
+          results == ResultsLie::kLikeOperand
               ? std::find_if(inputs.begin(), inputs.end(),
                              [&](uint32_t input) {
                                return Type(input).dims == Type(instruction.outputs(0)).dims;
@@ -124,7 +83,7 @@ PlanContext::PlanContext(const program::v1::Executable& executable, uint32_t ipu
               : inputs.end();
       if (followed != inputs.end()) {
         lies_like_[instruction.outputs(0)] = lies_like_[*followed];
-      } else if (!KeepsLayout(instruction)) {
+      } else if (results != ResultsLie::kInPlace) {
         for (uint32_t output : instruction.outputs()) moves[output] = true;
         if (IsProduct(instruction)) product_of_[instruction.outputs(0)] = &instruction;
       }

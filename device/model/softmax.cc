@@ -23,7 +23,8 @@ TilePlan GradientPlan(const Instruction& instruction, const PlanContext& context
 }  // namespace
 
 std::vector<PlanDef> SoftmaxPlans() {
-  return {{Instruction::kSoftmax, ForwardPlan}, {Instruction::kSoftmaxGradient, GradientPlan}};
+  return {{Instruction::kSoftmax, ForwardPlan, ResultsLie::kLikeOperand},
+          {Instruction::kSoftmaxGradient, GradientPlan, ResultsLie::kLikeOperand}};
 }
 
 }  // namespace vpod::model

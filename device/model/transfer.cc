@@ -50,7 +50,8 @@ std::vector<PlanDef> TransferPlans() {
   return {{Instruction::kStreamIn,
            [](const Instruction& instruction, const PlanContext& context) {
              return StreamPlan(false, instruction.stream_in().stream(), context);
-           }},
+           },
+           ResultsLie::kInPlace},
           {Instruction::kStreamOut,
            [](const Instruction& instruction, const PlanContext& context) {
              return StreamPlan(true, instruction.stream_out().stream(), context);
@@ -58,7 +59,8 @@ std::vector<PlanDef> TransferPlans() {
           {Instruction::kRemoteLoad,
            [](const Instruction& instruction, const PlanContext& context) -> TilePlan {
              return RemotePlan(false, instruction.outputs(0), context);
-           }},
+           },
+           ResultsLie::kInPlace},
           {Instruction::kRemoteStore,
            [](const Instruction& instruction, const PlanContext& context) -> TilePlan {
              return RemotePlan(true, instruction.inputs(0), context);
