@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/model/memory_contents.h"
 #include "device/model/plan_context.h"
 #include "device/program/origins.h"
 
@@ -20,7 +21,7 @@ class Tables {
         program_(program),
         operations_(operations),
         topology_(topology),
-        variable_(database.Prepare("INSERT INTO variable VALUES(?,?,?,?,?,?,?,?,?,?,?,?)")),
+        variable_(database.Prepare("INSERT INTO variable VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)")),
         memory_(database.Prepare("INSERT INTO memory VALUES(?,?,?)")),
         step_(database.Prepare("INSERT INTO liveness_step VALUES(?,?,?,?,?)")) {}
 
@@ -31,12 +32,14 @@ class Tables {
     for (const auto& variable : executable_.proto().variables()) {
       if (variable.ipu() == ipu) names[variable.tensor()] = variable.name();
     }
+    const model::MemoryContentsOf contents(executable_, ipu);
     for (uint32_t tensor : memory.liveness.always_live) {
       const auto name = names.find(tensor);
       AddVariable(ipu, tensor, context,
-                  name == names.end() ? "kept between micro-batches" : name->second, nullptr);
+                  name == names.end() ? "kept between micro-batches" : name->second,
+                  contents.Tensor(tensor), nullptr);
     }
-    if (program_ < memory.liveness.programs.size()) WriteLiveness(ipu, memory, context);
+    if (program_ < memory.liveness.programs.size()) WriteLiveness(ipu, memory, context, contents);
   }
 
  private:
@@ -54,7 +57,7 @@ class Tables {
   }
 
   void WriteLiveness(uint32_t ipu, const model::IpuMemory& memory,
-                     const model::PlanContext& context) {
+                     const model::PlanContext& context, const model::MemoryContentsOf& contents) {
     const model::ProgramLiveness& program = memory.liveness.programs[program_];
     std::vector<int64_t> change(program.steps.size() + 1);
     for (const model::LiveValue& value : program.values) {
@@ -66,7 +69,7 @@ class Tables {
                                    .tensors(static_cast<int>(value.tensor)),
                                InstructionAt(ipu, *place),
                                executable_.OriginOf(ipu, place->function, place->index)),
-          place, &value));
+          contents.Value(value, program.steps), place, &value));
       change[value.first] += bytes;
       change[value.last + 1] -= bytes;
     }
@@ -80,7 +83,8 @@ class Tables {
 
   // Returns its bytes on all tiles.
   uint64_t AddVariable(uint32_t ipu, uint32_t tensor, const model::PlanContext& context,
-                       const std::string& name, const model::InstructionPlace* maker,
+                       const std::string& name, model::MemoryContents contents,
+                       const model::InstructionPlace* maker,
                        const model::LiveValue* value = nullptr) {
     const program::TensorType type = context.Type(tensor);
     const model::PlanContext::Span span = context.SpanOf(tensor);
@@ -94,7 +98,7 @@ class Tables {
       variable_.BindNull();
     }
     variable_.Bind(value == nullptr ? 0u : value->first).Bind(value == nullptr ? 0u : value->last);
-    variable_.Run();
+    variable_.Bind(model::Name(contents)).Run();
     return each * span.tiles;
   }
 

@@ -221,7 +221,7 @@ class Reader {
   void ReadVariables() {
     Statement row = database_.Prepare(
         "SELECT ipu, name, type, bytes, firstTile, tiles, bytesPerTile, alwaysLive, operation, "
-        "firstStep, lastStep FROM variable ORDER BY id");
+        "firstStep, lastStep, contents FROM variable ORDER BY id");
     while (row.Next()) {
       Variable& variable = report_.variables.emplace_back();
       variable.ipu = Ipu(row);
@@ -237,6 +237,7 @@ class Reader {
       variable.operation = OperationOrNone(row);
       variable.first_step = row.Id();
       variable.last_step = row.Id();
+      variable.contents = row.Text();
     }
   }
 

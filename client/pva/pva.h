@@ -79,6 +79,7 @@ struct Variable {
   bool always_live = false;
   std::optional<uint32_t> operation;       // that makes it
   uint32_t first_step = 0, last_step = 0;  // of liveness, unless it is always live
+  std::string contents;                    // what it is for: docs/profiles.md
 };
 
 // Memory of a category on the tiles of an IPU: of each tile the most that it needs at once.

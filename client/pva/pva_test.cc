@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kSound[] =
-    "INSERT INTO meta VALUES('format', '2');"
+    "INSERT INTO meta VALUES('format', '3');"
     "INSERT INTO target VALUES('IPU', 'ipu2', 1.33e9, 4, 1, 1, 1, 1000);"
     "INSERT INTO graph VALUES(0, 0, 0, 0);";
 

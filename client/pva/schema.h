@@ -3,7 +3,7 @@
 
 namespace vpod::pva {
 
-inline constexpr int kProfileFormat = 2;
+inline constexpr int kProfileFormat = 3;
 inline constexpr char kProfileFile[] = "profile.pop";
 inline constexpr char kFirstRunLost[] = "firstRunLost";  // a key of `meta`
 
@@ -22,7 +22,7 @@ CREATE TABLE program(id INTEGER PRIMARY KEY, parent INTEGER, position INTEGER, i
   exchange INTEGER, sync INTEGER, vertices INTEGER, tileBalance REAL, cyclesByTile BLOB);
 CREATE TABLE variable(id INTEGER PRIMARY KEY, ipu INTEGER, name TEXT, type TEXT, bytes INTEGER,
   firstTile INTEGER, tiles INTEGER, bytesPerTile INTEGER, alwaysLive INTEGER, operation INTEGER,
-  firstStep INTEGER, lastStep INTEGER);
+  firstStep INTEGER, lastStep INTEGER, contents TEXT);
 CREATE TABLE memory(ipu INTEGER, category TEXT, bytesByTile BLOB);
 CREATE TABLE liveness_step(ipu INTEGER, step INTEGER, operation INTEGER, notAlwaysLive INTEGER,
   temporaryPerTile INTEGER);

@@ -1,12 +1,13 @@
 #include "device/model/memory_advice.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
 #include "device/arch/hardware.h"
+#include "device/model/memory_contents.h"
+#include "device/model/op_plans.h"
 
 namespace vpod::model {
 namespace {
@@ -14,34 +15,12 @@ namespace {
 using program::v1::Instruction;
 using program::v1::Origin;
 
-constexpr uint64_t kWorthTrying = 10;  // saves a tenth of what the tile needs
-
-bool IsOptimizer(const Instruction& instruction) {
-  switch (instruction.attributes_case()) {
-    case Instruction::kSgd:
-    case Instruction::kAdam:
-    case Instruction::kRmsProp:
-    case Instruction::kLamb:
-    case Instruction::kLambMoments:
-    case Instruction::kLars:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Whether an instruction computes what it gives, so that it can do it again.
-bool Computes(const Instruction& instruction) {
-  return !instruction.has_stream_in() && !instruction.has_exchange() &&
-         !instruction.has_remote_load() && !instruction.has_dynamic_slice();
-}
-
 // The contents of the fullest tile when it needs most, and what would make them smaller.
 class MemoryAdviser {
  public:
   MemoryAdviser(const program::Executable& executable, uint32_t ipu, const IpuMemory& memory,
                 const PlanContext& context)
-      : executable_(executable), ipu_(ipu), memory_(memory) {
+      : executable_(executable), ipu_(ipu), memory_(memory), contents_(executable, ipu) {
     const auto& variables = executable.proto().variables();
     if (std::none_of(variables.begin(), variables.end(),
                      [](const auto& variable) { return variable.shards() > 1; }))
@@ -101,66 +80,52 @@ class MemoryAdviser {
         const bool recomputes = origin != nullptr && origin->phase() == Origin::RECOMPUTE;
         some_ipu_recomputes_ = some_ipu_recomputes_ || recomputes;
         recomputes_ = recomputes_ || (recomputes && ipu == ipu_);
-        if (!IsOptimizer(instruction)) continue;
-        trains_ = true;
-        if (ipu != ipu_) continue;
-        weight_places_.insert(PlaceOf(instruction.inputs(0)));
-        // Weights, then the state.
-        for (int s = 1; s < instruction.outputs_size(); ++s)
-          states_.insert(PlaceOf(instruction.outputs(s)));
+        trains_ = trains_ || FindPlan(instruction.attributes_case())->optimizer;
       }
     }
   }
-  // Optimisers may see a view of a variable: what they share is where it lies.
-  uint64_t PlaceOf(uint32_t tensor) const {
-    return TextOf(ipu_).tensors(static_cast<int>(tensor)).offset();
-  }
 
   void Add(const TileTensor& on_tile) {
-    if (on_tile.value != nullptr) return AddValue(on_tile);
-    if (states_.contains(PlaceOf(on_tile.tensor))) {
-      state_ += on_tile.bytes;
-    } else {
-      AddType(on_tile);
-      if (weight_places_.contains(PlaceOf(on_tile.tensor))) weights_ += on_tile.bytes;
+    const MemoryContents contents =
+        on_tile.value == nullptr
+            ? contents_.Tensor(on_tile.tensor)
+            : contents_.Value(*on_tile.value, memory_.liveness.programs[memory_.program].steps);
+    switch (contents) {
+      case MemoryContents::kState:
+        state_ += on_tile.bytes;
+        return;
+      case MemoryContents::kAccumulator:
+        accumulators_ += on_tile.bytes;
+        return;
+      case MemoryContents::kUpdate:
+        return;
+      case MemoryContents::kOther:
+        break;
+      case MemoryContents::kWeight:
+        weights_ += on_tile.bytes;
+        break;
+      case MemoryContents::kKept:
+        kept_ += on_tile.bytes;
+        values_ += on_tile.bytes;
+        break;
+      case MemoryContents::kStash:
+        stashed_ += on_tile.bytes;
+        values_ += on_tile.bytes;
+        break;
+      case MemoryContents::kValue:
+        values_ += on_tile.bytes;
+        break;
     }
-  }
-
-  void AddType(const TileTensor& on_tile) {
     const auto type = TextOf(ipu_).tensors(static_cast<int>(on_tile.tensor)).type();
     if (type == program::v1::FLOAT32) single_ += on_tile.bytes;
     if (type == program::v1::FLOAT16) half_ += on_tile.bytes;
   }
 
-  void AddValue(const TileTensor& on_tile) {
-    const auto& steps = memory_.liveness.programs[memory_.program].steps;
-    const InstructionPlace first = steps[on_tile.value->first], last = steps[on_tile.value->last];
-    const Origin *maker = executable_.OriginOf(ipu_, first.function, first.index),
-                 *reader = executable_.OriginOf(ipu_, last.function, last.index);
-    const Instruction& instruction = TextOf(ipu_)
-                                         .functions(static_cast<int>(first.function))
-                                         .instructions(static_cast<int>(first.index));
-    // Accumulators, and what updates make of them, are float32 whatever the precision.
-    if (TextOf(ipu_).tensors(static_cast<int>(on_tile.tensor)).wide_accumulator() ||
-        (maker != nullptr && maker->phase() == Origin::UPDATE)) {
-      if (instruction.has_fill()) accumulators_ += on_tile.bytes;
-      return;
-    }
-    AddType(on_tile);
-    values_ += on_tile.bytes;
-    if (maker == nullptr || maker->phase() != Origin::FORWARD) return;
-    if (maker->op() == "stash") {
-      stashed_ += on_tile.bytes;
-    } else if (reader != nullptr && reader->phase() == Origin::BACKWARD && Computes(instruction)) {
-      kept_ += on_tile.bytes;
-    }
-  }
-
   const program::Executable& executable_;
   const uint32_t ipu_;
   const IpuMemory& memory_;
-  std::set<uint64_t> weight_places_, states_;  // where they lie in the arena; of the optimiser
-  uint64_t replicas_ = 1;                      // that may share the state out among them
+  const MemoryContentsOf contents_;
+  uint64_t replicas_ = 1;  // that may share the state out among them
   bool trains_ = false, recomputes_ = false, some_ipu_recomputes_ = false;
   // Bytes: of floats, without what has its precision from the optimiser; of values that grow with
   // the micro-batch; of those, results kept for gradients, and what stages keep as bytes for later

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "device/model/memory_contents.h"
 #include "tools/popvision/views.h"
 
 namespace vpod::popvision {
@@ -15,7 +16,6 @@ using pva::Report;
 
 // Share of a tile's memory from which on it is worth a word: with less, twice as much fits.
 constexpr double kMuchOfTile = 50;
-constexpr double kWorthTrying = 0.1;  // saves this share of what is in use
 constexpr size_t kNamed = 5;
 
 std::string Megabytes(double bytes) { return absl::StrFormat("%.1f MB", bytes / 1e6); }
@@ -97,7 +97,9 @@ class MemoryInsightsBuilder {
   }
 
   void Advise(const Peak& peak) {
-    const auto worth = [&](double saved) { return saved > 0 && saved >= kWorthTrying * peak.all; };
+    const auto worth = [&](double saved) {
+      return saved > 0 && saved * model::kWorthTrying >= peak.all;
+    };
     // Bytes are of the same types as the rest.
     const double floats = peak.single + peak.half,
                  single = floats == 0 ? 0 : peak.single * (1 + peak.stashed / floats);
@@ -140,28 +142,18 @@ class MemoryInsightsBuilder {
 
   void Add(const pva::Variable& variable, Peak& peak) const {
     const auto bytes = static_cast<double>(variable.bytes);
+    const auto is = [&](model::MemoryContents contents) {
+      return variable.contents == model::Name(contents);
+    };
     peak.all += bytes;
-    if (variable.always_live) {
-      if (absl::StartsWith(variable.name, "Accl")) {
-        peak.state += bytes;
-      } else {
-        AddType(variable, peak);
-      }
-      return;
-    }
-    if (!variable.operation) return AddType(variable, peak);
-    const pva::Operation& maker = report_.operations[*variable.operation];
-    // Accumulators, and what updates make of them, are float32 whatever the precision.
-    if (maker.phase == "update") return;
-    AddType(variable, peak);
-    if (maker.phase != "forward") return;
-    const bool waits = variable.last_step < report_.liveness[ipu_].size() &&
-                       OperationAt(variable.last_step).phase == "backward";
-    if (maker.op == "stash") {
-      peak.stashed += bytes;
-    } else if (waits && maker.instruction != "stream_in" && maker.instruction != "exchange") {
-      peak.kept += bytes;
-    }
+    if (is(model::MemoryContents::kState)) peak.state += bytes;
+    if (is(model::MemoryContents::kKept)) peak.kept += bytes;
+    if (is(model::MemoryContents::kStash)) peak.stashed += bytes;
+    // Their precision is that of the optimiser.
+    const bool of_update = is(model::MemoryContents::kState) ||
+                           is(model::MemoryContents::kAccumulator) ||
+                           is(model::MemoryContents::kUpdate);
+    if (!of_update) AddType(variable, peak);
   }
 
   static void AddType(const pva::Variable& variable, Peak& peak) {
