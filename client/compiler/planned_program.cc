@@ -1,16 +1,9 @@
 #include "client/compiler/planned_program.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "client/compiler/executable_file.h"
-#include "device/base/sha256.h"
-#include "device/base/status.h"
 
 namespace vpod::compiler {
 
@@ -26,18 +19,6 @@ CompileOptions OptionsForPlan(CompileOptions options) {
   }
   options.allow_out_of_memory = true;
   return options;
-}
-
-absl::Status LeaveForPlan(const program::Executable& executable) {
-  const std::string key = base::Sha256Hex(executable.Bytes());
-  VPOD_RETURN_IF_ERROR(WriteExecutableFile(
-      absl::StrCat(std::getenv(kPlanDirectoryVariable), "/", key, kExecutableFileEnd), key,
-      executable));
-  // Others may be locked by threads that wait for input.
-  std::fflush(stdout);
-  std::fflush(stderr);
-  // The program must not go on to its end, where it may save weights.
-  _exit(0);
 }
 
 }  // namespace vpod::compiler

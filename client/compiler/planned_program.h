@@ -1,9 +1,8 @@
-// A program that `vpod plan` runs to have what it compiles: without a POD, up to its first session.
+// A program that `vpod plan` runs to have what it compiles: without a POD, up to its first session
+// (client/session/leave_for_plan.h).
 #pragma once
 
-#include "absl/status/status.h"
 #include "client/compiler/compiler.h"
-#include "device/program/executable.h"
 
 namespace vpod::compiler {
 
@@ -19,9 +18,5 @@ bool IsPlannedProgram();
 // environment names; otherwise for several, since gradients of one need no collectives, and for as
 // many as share out the state of the optimiser if it does not know their number itself.
 CompileOptions OptionsForPlan(CompileOptions options);
-
-// Leaves the executable and ends the process with status 0; returns only the error that kept it
-// from that. Threads of the program are not waited for.
-absl::Status LeaveForPlan(const program::Executable& executable);
 
 }  // namespace vpod::compiler

@@ -12,6 +12,7 @@
 #include "client/engine_options/engine_options.h"
 #include "client/profile/profile.h"
 #include "client/sdk_log/sdk_log.h"
+#include "client/session/leave_for_plan.h"
 #include "client/session/narrowing.h"
 #include "client/session/npz.h"
 #include "client/session/profiles.h"
@@ -92,7 +93,7 @@ Session::~Session() = default;
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device> device,
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options) {
-  if (compiler::IsPlannedProgram()) return compiler::LeaveForPlan(*compiled.executable);
+  if (compiler::IsPlannedProgram()) return LeaveForPlan(*compiled.executable);
   VPOD_RETURN_IF_ERROR(CheckSdkLog());
   VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
   WarnOfUnknown(engine);

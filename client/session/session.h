@@ -27,7 +27,8 @@ class Session {
  public:
   ~Session();
   // Loads the executable and writes the initial values. The environment may change what `options`
-  // leave as it is, and ask for profiles (client/engine_options).
+  // leave as it is, and ask for profiles (client/engine_options). Cancelled: `vpod plan` runs the
+  // program, which is to end; it has the executable.
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::unique_ptr<Device> device,
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options = {});

@@ -25,8 +25,14 @@
 namespace vpod::tools {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // From a signal until the program is killed.
 constexpr std::chrono::milliseconds kPatience(3000);
+// From the time when its executable is there until it is told to end: a thread of it may wait for
+// what does not come.
+constexpr std::chrono::seconds kPatienceWithEnd(5);
+constexpr std::chrono::milliseconds kPollEvery(100);
 
 // A directory that goes with it.
 class TemporaryDirectory {
@@ -94,16 +100,29 @@ absl::StatusOr<pid_t> Start(std::vector<std::string> command,
   return absl::NotFoundError(absl::StrCat("cannot run '", command[0], "': ", strerror(error)));
 }
 
+// The first by name, if there are several, as of a program that forks.
+std::string ExecutableIn(const std::string& directory) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (entry.path().extension() == compiler::kExecutableFileEnd) files.push_back(entry.path());
+  }
+  return files.empty() ? "" : *std::min_element(files.begin(), files.end());
+}
+
 // Its wait status. A signal that comes meanwhile is passed on.
-int WaitFor(pid_t child) {
+int WaitFor(pid_t child, const std::string& directory) {
   const base::UniqueFd ended(static_cast<int>(syscall(SYS_pidfd_open, child, 0))),
       signals = base::EndSignalDescriptor();
   pollfd events[2] = {{ended.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
   // Where the system gives no descriptor of a process, signals wait for its end.
-  while (ended.valid() && poll(events, 2, -1) < 0) {
+  std::optional<Clock::time_point> left;
+  while (ended.valid() && poll(events, 2, static_cast<int>(kPollEvery.count())) <= 0) {
+    if (!left && !ExecutableIn(directory).empty()) left = Clock::now();
+    if (left && Clock::now() - *left > kPatienceWithEnd) break;
   }
   if (ended.valid() && events[0].revents == 0) {
-    kill(child, base::PendingEndSignal());
+    kill(child, events[1].revents == 0 ? SIGTERM : base::PendingEndSignal());
     if (poll(events, 1, static_cast<int>(kPatience.count())) == 0) kill(child, SIGKILL);
   }
   int status = 0;
@@ -119,22 +138,12 @@ std::string HowItEnded(int status) {
   return absl::StrCat("ended with status ", WEXITSTATUS(status));
 }
 
-// The first by name, if there are several, as of a program that forks.
-std::string ExecutableIn(const std::string& directory) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    if (entry.path().extension() == compiler::kExecutableFileEnd) files.push_back(entry.path());
-  }
-  return files.empty() ? "" : *std::min_element(files.begin(), files.end());
-}
-
 absl::StatusOr<std::shared_ptr<const program::Executable>> Compile(
     const std::vector<std::string>& command, std::optional<uint32_t> replicas) {
   VPOD_ASSIGN_OR_RETURN(const TemporaryDirectory directory, TemporaryDirectory::Make());
   VPOD_ASSIGN_OR_RETURN(const pid_t child,
                         Start(command, EnvironmentWith(directory.path(), replicas)));
-  const int status = WaitFor(child);
+  const int status = WaitFor(child, directory.path());
   const std::string file = ExecutableIn(directory.path());
   if (!file.empty()) return ReadExecutable(file);
   return absl::FailedPreconditionError(

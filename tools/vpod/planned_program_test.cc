@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/plan/executable_plan.h"
+#include "device/base/file.h"
 #include "tools/vpod/plan_arguments.h"
 #include "tools/vpod/plan_executable.h"
 
@@ -50,6 +51,31 @@ TEST_F(PlannedProgramTest, GivesWhatTheFirstSessionWouldLoad) {
   EXPECT_EQ(plan->replicas, 4u);
   ASSERT_EQ(plan->runs.size(), 1u);
   EXPECT_EQ(plan->runs[0].items, 4u * 7 * 2);
+}
+
+// It unwinds, as for any other error.
+TEST_F(PlannedProgramTest, TheProgramEndsByItself) {
+  const std::string status = directory_ + "/status", said = directory_ + "/said";
+  const auto executable =
+      CompileByProgram({"sh", "-c",
+                        absl::StrCat("client/examples/hands_on/hands_on --network mnist 2> ", said,
+                                     "; echo $? > ", status)});
+  EXPECT_TRUE(executable.ok()) << executable.status();
+  EXPECT_EQ(base::ReadFile(status), "1\n");
+  EXPECT_THAT(base::ReadFile(said),
+              HasSubstr("planned: 'vpod plan' has what the program compiled"));
+  std::filesystem::remove(status);
+  std::filesystem::remove(said);
+}
+
+TEST_F(PlannedProgramTest, AProgramThatDoesNotEndIsToldTo) {
+  const std::string told = directory_ + "/told";
+  const auto executable = CompileByProgram(
+      {"sh", "-c",
+       absl::StrCat("trap 'touch ", told, "; exit' TERM; client/examples/hands_on/hands_on ",
+                    "--network mnist; while :; do sleep 0.01; done")});
+  EXPECT_TRUE(executable.ok()) << executable.status();
+  EXPECT_TRUE(std::filesystem::remove(told));
 }
 
 // Compiled for one replica without accumulation, gradients would need no collective.

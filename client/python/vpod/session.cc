@@ -96,10 +96,15 @@ class Session {
     }
     CheckIpus(executable, *device);
     CheckReplicas(executable, *device);
-    // The session of a program that is planned ends the process.
-    if (compiler::IsPlannedProgram()) py::print(py::arg("end") = "", py::arg("flush") = true);
-    const py::gil_scoped_release unlocked;
-    session_ = Take(session::Session::Create(std::move(device->device), executable.compiled));
+    auto created = [&] {
+      const py::gil_scoped_release unlocked;
+      return session::Session::Create(std::move(device->device), executable.compiled);
+    }();
+    if (compiler::IsPlannedProgram() && absl::IsCancelled(created.status())) {
+      PyErr_SetObject(PyExc_SystemExit, py::int_(0).ptr());
+      throw py::error_already_set();
+    }
+    session_ = Take(std::move(created));
   }
 
   void Close() {

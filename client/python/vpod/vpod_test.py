@@ -327,6 +327,29 @@ except vpod.Error as error:
         self.assertEqual(result.stdout, "interrupted\nthe run was cancelled\n", result.stderr)
         self.assertEqual(result.returncode, 0)
 
+    def test_a_planned_program_unwinds(self):
+        program = """
+import atexit, sys, vpod
+atexit.register(lambda: print("at exit"))
+graph = vpod.Graph()
+graph.output("y", graph.buffer("x", vpod.filled([4], 1)).sum())
+executable = vpod.compile(graph, [vpod.Program("run")])
+print("before")
+try:
+    vpod.Session(executable)
+    print("not reached")
+finally:
+    print("finally")
+"""
+        with tempfile.TemporaryDirectory() as directory:
+            environment = {**os.environ, "VPOD_PLAN_DIRECTORY": directory}
+            result = subprocess.run(
+                [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+            )
+            self.assertEqual(len(os.listdir(directory)), 1)
+        self.assertEqual(result.stdout, "before\nfinally\nat exit\n", result.stderr)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+
 
 class CacheTest(Regression):
     def test_an_executable_is_compiled_once(self):

@@ -1,0 +1,24 @@
+#include "client/session/leave_for_plan.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/compiler/executable_file.h"
+#include "client/compiler/planned_program.h"
+#include "device/base/sha256.h"
+#include "device/base/status.h"
+
+namespace vpod::session {
+
+absl::Status LeaveForPlan(const program::Executable& executable) {
+  const std::string key = base::Sha256Hex(executable.Bytes());
+  VPOD_RETURN_IF_ERROR(
+      compiler::WriteExecutableFile(absl::StrCat(std::getenv(compiler::kPlanDirectoryVariable), "/",
+                                                 key, compiler::kExecutableFileEnd),
+                                    key, executable));
+  return absl::CancelledError(
+      "planned: 'vpod plan' has what the program compiled, which ends here instead of running it");
+}
+
+}  // namespace vpod::session

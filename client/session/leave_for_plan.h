@@ -1,0 +1,13 @@
+// The end of a program that `vpod plan` runs (client/compiler/planned_program.h).
+#pragma once
+
+#include "absl/status/status.h"
+#include "device/program/executable.h"
+
+namespace vpod::session {
+
+// Leaves the executable for `vpod plan`. Cancelled: it is there, and the program, which gets no
+// session, is to end as for any other error; otherwise what kept it from being written.
+absl::Status LeaveForPlan(const program::Executable& executable);
+
+}  // namespace vpod::session
