@@ -1,5 +1,12 @@
-// From a graph to an executable for the IPUs of one replica. Compilation is pure: the same graph
-// and options give the same bytes. A training program is
+// From a graph to an executable for the IPUs of one replica. The same graph and options give the
+// same bytes, whatever the machine. Of the environment, a compilation reads:
+//
+//   VPOD_PLAN_DIRECTORY, VPOD_PLAN_REPLICAS   a program that `vpod plan` runs is compiled for other
+//                                             replicas (planned_program.h) and not cached
+//   POPLAR_ENGINE_OPTIONS                     whether an executable that does not fit is given all
+//                                             the same; its bytes do not depend on it
+//
+// so that programs need not hand them on. A training program is
 //
 //   repeat device_iterations:
 //     clear the accumulators
