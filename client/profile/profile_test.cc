@@ -315,6 +315,37 @@ TEST(ProfileTest, EachOptionHasItsEffectBesideAll) {
   EXPECT_EQ(runs(), 1u);
 }
 
+TEST(ProfileTest, VariablesTellWhatTheyAreFor) {
+  const std::string directory = TestDirectory();
+  const EngineOptionsGuard options(All(directory));
+  Graph g;
+  Tensor x = g.Input("x", {FLOAT32, {4, 64}});
+  for (const char* name : {"v", "w"})
+    x = g.Unary(program::v1::TANH,
+                g.MatMul(x, g.Variable(name, {FLOAT32, {64, 64}}, graph::InitialValue::Filled(1))));
+  const Tensor loss = g.Mean(x);
+  g.Output("loss", loss);
+  compiler::CompileOptions compile;
+  compile.programs = {
+      {.name = "train", .accumulation = 2, .loss = loss, .optimizer = compiler::AdamOptions{}}};
+  const auto compiled = compiler::Compile(g, compile);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  ASSERT_TRUE(Open(*compiled).ok());
+  const auto report = pva::OpenReport(directory + "/train");
+  ASSERT_TRUE(report.ok()) << report.status();
+  std::map<std::string, std::string> contents;  // by name
+  std::set<std::string> all;
+  for (const pva::Variable& variable : report->variables) {
+    contents[variable.name] = variable.contents;
+    all.insert(variable.contents);
+  }
+  EXPECT_EQ(contents["w"], "weight");
+  EXPECT_EQ(contents["Accl1___w"], "optimizer state");
+  EXPECT_EQ(contents["Accl2___w"], "optimizer state");
+  EXPECT_EQ(contents[compiler::HyperParametersName(0)], "other");
+  for (const char* each : {"accumulator", "kept", "value"}) EXPECT_TRUE(all.contains(each)) << each;
+}
+
 TEST(ProfileTest, NoProfileWithoutOptions) {
   const std::string directory = TestDirectory();
   ASSERT_TRUE(Open(Compile(1, Schedule::kSharded, 1)).ok());
