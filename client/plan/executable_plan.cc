@@ -65,13 +65,15 @@ uint32_t ShardsOf(const program::Executable& executable) {
   return shards;
 }
 
+absl::StatusOr<uint32_t> ReplicasOf(uint32_t pod, uint32_t ipus_per_replica) {
+  if (pod != 0 && ipus_per_replica != 0 && pod % ipus_per_replica == 0)
+    return pod / ipus_per_replica;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a POD of ", pod, " IPUs has no whole number of replicas of ", ipus_per_replica));
+}
+
 absl::Status CheckPod(const program::Executable& executable, uint32_t pod) {
-  const uint32_t ipus = executable.ipus_per_replica();
-  if (pod == 0 || pod % ipus != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a POD of ", pod, " IPUs has no whole number of replicas of ", ipus));
-  }
-  const uint32_t replicas = pod / ipus;
+  VPOD_ASSIGN_OR_RETURN(const uint32_t replicas, ReplicasOf(pod, executable.ipus_per_replica()));
   const std::string what = absl::StrCat("a POD of ", pod, " IPUs has ", replicas,
                                         replicas == 1 ? " replica" : " replicas");
   VPOD_RETURN_IF_ERROR(CheckShards(executable, replicas, what));
@@ -81,7 +83,8 @@ absl::Status CheckPod(const program::Executable& executable, uint32_t pod) {
 }
 
 absl::StatusOr<ExecutablePlan> PlanExecutable(const program::Executable& executable, uint32_t pod,
-                                              const std::string& machine_type) {
+                                              const std::string& machine_type,
+                                              const VisitEvent& visit) {
   VPOD_RETURN_IF_ERROR(CheckPod(executable, pod));
   VPOD_ASSIGN_OR_RETURN(const arch::MachineType machine, arch::FindMachineType(machine_type));
   const uint32_t ipus = executable.ipus_per_replica();
@@ -92,10 +95,13 @@ absl::StatusOr<ExecutablePlan> PlanExecutable(const program::Executable& executa
   plan.fits = model::CheckMemory(executable, plan.topology, &plan.memory);
   for (int i = 0; i < executable.proto().programs_size(); ++i) {
     const auto program = static_cast<uint32_t>(i);
-    RunPlan run{.program = executable.proto().programs(i).name(),
-                .timeline = model::TimelineOf(executable.proto(), program, plan.topology),
-                .items = plan.replicas * ItemsOf(executable, program),
-                .has_collectives = executable.has_collectives(program)};
+    std::function<void(const model::TimelineEvent&)> visit_event;
+    if (visit) visit_event = [&](const model::TimelineEvent& event) { visit(program, event); };
+    RunPlan run{
+        .program = executable.proto().programs(i).name(),
+        .timeline = model::TimelineOf(executable.proto(), program, plan.topology, visit_event),
+        .items = plan.replicas * ItemsOf(executable, program),
+        .has_collectives = executable.has_collectives(program)};
     run.seconds = static_cast<double>(run.timeline.end().value()) / machine.clock_hz;
     plan.runs.push_back(std::move(run));
   }

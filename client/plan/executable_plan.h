@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,12 +39,19 @@ struct ExecutablePlan {
 // then compiled for one number of replicas of the job, mostly.
 uint32_t ShardsOf(const program::Executable& executable);
 
+// The replicas of so many IPUs that a POD has. InvalidArgument: no whole number, or none.
+absl::StatusOr<uint32_t> ReplicasOf(uint32_t pod, uint32_t ipus_per_replica);
+
 // InvalidArgument: a POD that has no whole number of replicas, or another number than the
 // executable was compiled for.
 absl::Status CheckPod(const program::Executable& executable, uint32_t pod);
 
+// Gets each event of a program's timeline; see model::TimelineOf.
+using VisitEvent = std::function<void(uint32_t program, const model::TimelineEvent& event)>;
+
 // InvalidArgument: an unknown machine type, and what CheckPod refuses.
 absl::StatusOr<ExecutablePlan> PlanExecutable(const program::Executable& executable, uint32_t pod,
-                                              const std::string& machine_type);
+                                              const std::string& machine_type,
+                                              const VisitEvent& visit = nullptr);
 
 }  // namespace vpod::plan

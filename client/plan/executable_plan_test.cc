@@ -49,7 +49,7 @@ TEST(ExecutablePlanTest, TakesWhatThePlanOfItsModelTakes) {
         ASSERT_EQ(plan->runs.size(), 2u);
         const RunPlan& train = plan->runs[0];
         EXPECT_EQ(train.program, "train");
-        EXPECT_EQ(train.timeline.end(), of_model->timeline.end());
+        EXPECT_EQ(train.timeline.end(), of_model->timeline().end());
         EXPECT_EQ(train.items, of_model->global_batch);
         EXPECT_DOUBLE_EQ(train.items_per_second(), of_model->items_per_second);
         EXPECT_EQ(plan->runs[1].items, plan->replicas * 12);
@@ -90,7 +90,7 @@ TEST(PhasesTest, AddUpToTheCyclesOfTheRun) {
     for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
       const PhaseCycles& of = phases[ipu];
       EXPECT_EQ(of.forward + of.backward + of.recomputation + of.update + of.other,
-                plan->timeline.ipus[ipu].cost.total());
+                plan->timeline().ipus[ipu].cost.total());
       for (model::Cycles cycles : {of.forward, of.backward, of.recomputation, of.update})
         EXPECT_GT(cycles, model::Cycles());
     }

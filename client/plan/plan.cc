@@ -31,21 +31,15 @@ model::Cycles WeightTransfers(const program::Executable& executable,
 
 absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visit) {
   const uint32_t ipus = request.network.ipus;
-  if (ipus == 0 || request.pod == 0 || request.pod % ipus != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a POD of ", request.pod, " IPUs has no whole number of replicas of ", ipus));
-  }
-  VPOD_ASSIGN_OR_RETURN(const arch::MachineType machine,
-                        arch::FindMachineType(request.machine_type));
+  VPOD_ASSIGN_OR_RETURN(const uint32_t of_pod, ReplicasOf(request.pod, ipus));
+  VPOD_RETURN_IF_ERROR(arch::FindMachineType(request.machine_type).status());
   VPOD_ASSIGN_OR_RETURN(const Network network, BuildNetwork(request.network));
-  Plan plan;
-  plan.replicas = request.replicas.value_or(request.pod / ipus);
-  if (plan.replicas == 0 || plan.replicas > request.pod / ipus) {
-    return absl::InvalidArgumentError(absl::StrCat("a POD of ", request.pod, " IPUs has ",
-                                                   request.pod / ipus, " replicas of ", ipus,
-                                                   " IPUs, not ", plan.replicas));
+  const uint32_t replicas = request.replicas.value_or(of_pod);
+  if (replicas == 0 || replicas > of_pod) {
+    return absl::InvalidArgumentError(absl::StrCat("a POD of ", request.pod, " IPUs has ", of_pod,
+                                                   " replicas of ", ipus, " IPUs, not ", replicas));
   }
-  compiler::CompileOptions options{.ipus_per_replica = ipus, .total_replicas = plan.replicas};
+  compiler::CompileOptions options{.ipus_per_replica = ipus, .total_replicas = replicas};
   options.allow_out_of_memory = true;
   options.schedule = request.schedule;
   options.recomputation = request.recomputation;
@@ -53,7 +47,7 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visi
   options.off_chip_activations = request.off_chip_activations;
   options.off_chip_weights = request.off_chip_weights;
   options.off_chip_accumulators = request.off_chip_accumulators;
-  if (request.tensor_sharding) options.tensor_shards = plan.replicas;
+  if (request.tensor_sharding) options.tensor_shards = replicas;
   if (request.half_partials) options.products.partials = program::v1::FLOAT16;
   if (request.memory_proportion)
     options.products.memory_proportions.assign(ipus, request.memory_proportion);
@@ -64,27 +58,26 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visi
                        .optimizer = request.optimizer}};
   VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled,
                         compiler::Compile(network.graph, options));
-  plan.executable = compiled.executable;
-  plan.topology = {
-      .clock_hz = machine.clock_hz, .num_replicas = plan.replicas, .ipus_per_replica = ipus};
-  std::function<void(const model::TimelineEvent&)> visit_event;
+  const program::Executable& executable = *compiled.executable;
+  VisitEvent visit_event;
   if (visit) {
-    visit_event = [&](const model::TimelineEvent& event) {
-      const auto* origin =
-          compiled.executable->OriginOf(event.ipu, event.place.function, event.place.index);
+    visit_event = [&](uint32_t, const model::TimelineEvent& event) {
+      const auto* origin = executable.OriginOf(event.ipu, event.place.function, event.place.index);
       visit(event.ipu, origin == nullptr ? program::v1::Origin() : *origin,
             (event.end - event.begin - event.waiting).value());
     };
   }
-  plan.timeline = model::TimelineOf(compiled.executable->proto(), 0, plan.topology, visit_event);
-  plan.fits = model::CheckMemory(*compiled.executable, plan.topology, &plan.memory);
+  Plan plan;
+  VPOD_ASSIGN_OR_RETURN(
+      static_cast<ExecutablePlan&>(plan),
+      PlanExecutable(executable, replicas * ipus, request.machine_type, visit_event));
+  plan.executable = compiled.executable;
   plan.global_batch =
-      static_cast<uint64_t>(request.network.micro_batch) * request.accumulation * plan.replicas;
-  for (const auto& stream : compiled.executable->proto().streams())
+      static_cast<uint64_t>(request.network.micro_batch) * request.accumulation * replicas;
+  for (const auto& stream : executable.proto().streams())
     plan.stream_bytes += program::TypeOf(stream).bytes() * stream.transfers_per_run();
-  plan.weight_transfers = WeightTransfers(*compiled.executable, plan.topology);
-  plan.seconds = static_cast<double>(plan.timeline.end().value()) / machine.clock_hz /
-                 request.device_iterations;
+  plan.weight_transfers = WeightTransfers(executable, plan.topology);
+  plan.seconds = plan.runs[0].seconds / request.device_iterations;
   plan.items_per_second = static_cast<double>(plan.global_batch) / plan.seconds;
   return plan;
 }

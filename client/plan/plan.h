@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/compiler/compiler.h"
+#include "client/plan/executable_plan.h"
 #include "client/plan/networks.h"
 #include "device/model/timeline.h"
 
@@ -35,20 +36,17 @@ struct PlanRequest {
   std::optional<float> memory_proportion;  // as in compiler::ProductOptions
 };
 
-struct Plan {
-  std::shared_ptr<const program::Executable> executable;  // of the one program
-  model::Topology topology;
-  uint32_t replicas = 1;
+// Of the executable, which has one program.
+struct Plan : ExecutablePlan {
+  std::shared_ptr<const program::Executable> executable;
   uint64_t global_batch = 1;    // images or sequences of an update
   double seconds = 0;           // of an update, the mean of a run
   double items_per_second = 0;  // images or sequences
-  model::Timeline timeline;     // of a run
+  const model::Timeline& timeline() const { return runs[0].timeline; }
   // The time to write all weights before a run and to read them after it, one IPU after the
   // other (spec/hardware.md 8.3).
   model::Cycles weight_transfers;
-  uint64_t stream_bytes = 0;         // of a replica, in a run
-  std::vector<model::Bytes> memory;  // of each IPU of a replica
-  absl::Status fits;                 // OutOfMemory as a compilation gives it
+  uint64_t stream_bytes = 0;  // of a replica, in a run
 };
 
 // Gets each step of an update: its IPU, its origin in the model, and its cycles without waiting.

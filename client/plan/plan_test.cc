@@ -93,7 +93,7 @@ TEST(PlanTest, TransformersAreDealtEvenly) {
       ASSERT_TRUE(plan.ok()) << plan.status();
       EXPECT_EQ(plan->replicas, 16 / ipus);
       EXPECT_EQ(plan->memory.size(), ipus);
-      for (const model::IpuTime& ipu : plan->timeline.ipus) EXPECT_GT(ipu.cost.flops, 0) << name;
+      for (const model::IpuTime& ipu : plan->timeline().ipus) EXPECT_GT(ipu.cost.flops, 0) << name;
       const model::Bytes on_one = *std::max_element(plan->memory.begin(), plan->memory.end());
       EXPECT_LE(on_one, most) << name << " " << ipus;
       most = on_one;

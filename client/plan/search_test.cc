@@ -80,7 +80,7 @@ TEST(SearchTest, TheBestFitsAndItsNeighboursAreNotBetter) {
   // It can be asked for directly.
   const auto again = MakePlan(best.request);
   ASSERT_TRUE(again.ok());
-  EXPECT_EQ(again->timeline.end().value(), best.plan.timeline.end().value());
+  EXPECT_EQ(again->timeline().end().value(), best.plan.timeline().end().value());
   ASSERT_GE(result->neighbours.size(), 4u);
   for (const Neighbour& neighbour : result->neighbours)
     EXPECT_THAT(neighbour.why, testing::Not(testing::StartsWith("-"))) << neighbour.change;

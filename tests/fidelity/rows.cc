@@ -188,7 +188,7 @@ absl::Status AddResNet101(Report& report) {
   report.Head("ResNet-101 on two pipelined IPUs, 64 x 64 pixels, micro-batch 64 (8.3)");
   for (const Row& row : rows) {
     VPOD_ASSIGN_OR_RETURN(const plan::Plan plan, PlanOf(recipe + row.options));
-    const model::Timeline& timeline = plan.timeline;
+    const model::Timeline& timeline = plan.timeline();
     report.Add(absl::StrCat("cycles with weights to and from the host, ", row.what),
                static_cast<double>((timeline.end() + plan.weight_transfers).value()), row.cycles);
     report.Check(absl::StrCat("host to device, MiB, ", row.what),

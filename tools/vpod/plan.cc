@@ -1,6 +1,5 @@
 #include "tools/vpod/plan.h"
 
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -12,46 +11,30 @@
 #include "client/render/table.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
+#include "tools/vpod/plan_rows.h"
 
 namespace vpod::tools {
 namespace {
 
-struct Row {
+struct PodPlan {
   std::string machine_type;
   uint32_t pod;
   plan::Plan plan;
-  // Items for each IPU, compared with those on the smallest POD of such machines.
   double efficiency = 1;
 };
 
-void CompareWithSmallest(std::vector<Row>& rows) {
-  std::map<std::string, std::pair<uint32_t, double>> smallest;  // POD, items for each IPU
-  const auto items = [](const Row& row) { return row.plan.items_per_second / row.pod; };
-  for (const Row& row : rows) {
-    const auto [least, is_new] =
-        smallest.try_emplace(row.machine_type, std::pair(row.pod, items(row)));
-    if (row.pod < least->second.first) least->second = {row.pod, items(row)};
-  }
-  for (Row& row : rows) row.efficiency = items(row) / smallest.at(row.machine_type).second;
+PodRow RowOf(const PodPlan& of) {
+  return {of.machine_type,          of.pod,       of.plan, of.plan.timeline(),
+          of.plan.items_per_second, of.efficiency};
 }
 
-std::string Table(const std::vector<Row>& rows) {
-  render::Table table{.headings = {"Machine", "IPUs", "Replicas", "Global batch", "Items/s",
-                                   "Efficiency", "ms/update", "Compute", "Exchange", "Sync",
-                                   "Waiting", "IPU-Links (MB)", "GW-Links (MB)", "Memory (MB)",
-                                   "Fits"}};
-  for (const Row& row : rows) {
-    const model::Timeline& timeline = row.plan.timeline;
-    const Shares shares = SharesOf(timeline);
+std::string Table(const std::vector<PodPlan>& plans) {
+  render::Table table{.headings =
+                          PlanHeadings({.items = {"Global batch"}, .times = {"ms/update"}})};
+  for (const PodPlan& each : plans) {
     table.rows.push_back(
-        {row.machine_type, absl::StrCat(row.pod), absl::StrCat(row.plan.replicas),
-         absl::StrCat(row.plan.global_batch), absl::StrFormat("%.0f", row.plan.items_per_second),
-         Percent(row.efficiency), absl::StrFormat("%.3f", row.plan.seconds * 1e3),
-         Percent(shares.compute), Percent(shares.exchange), Percent(shares.sync),
-         Percent(shares.waiting), absl::StrFormat("%.3f", Megabytes(timeline.over_ipu_links())),
-         absl::StrFormat("%.3f", Megabytes(timeline.over_gw_links())),
-         absl::StrFormat("%.1f", Megabytes(MostMemory(row.plan.memory))),
-         row.plan.fits.ok() ? "yes" : "no"});
+        PlanCells(RowOf(each), {.items = {absl::StrCat(each.plan.global_batch)},
+                                .times = {absl::StrFormat("%.3f", each.plan.seconds * 1e3)}}));
   }
   return render::StyleH(table);
 }
@@ -71,38 +54,26 @@ std::string WhyNot(const plan::Plan& plan) {
 }
 
 IpuFigures FiguresOf(const plan::Plan& plan) {
-  return {plan.timeline, plan.memory, plan::PhasesOf(*plan.executable, 0, plan.topology)};
+  return {plan.timeline(), plan.memory, plan::PhasesOf(*plan.executable, 0, plan.topology)};
 }
 
-std::string Explanation(const Row& row) {
+std::string Explanation(const PodPlan& of) {
   std::string text =
-      absl::StrCat("\nPOD of ", row.pod, " IPUs of type ", row.machine_type,
-                   ", the IPUs of a replica in a run:\n", IpuTables(FiguresOf(row.plan)));
-  if (!row.plan.fits.ok()) absl::StrAppend(&text, WhyNot(row.plan), "\n");
+      absl::StrCat("\nPOD of ", of.pod, " IPUs of type ", of.machine_type,
+                   ", the IPUs of a replica in a run:\n", IpuTables(FiguresOf(of.plan)));
+  if (!of.plan.fits.ok()) absl::StrAppend(&text, WhyNot(of.plan), "\n");
   return text;
 }
 
-nlohmann::ordered_json Json(const Row& row, bool explain) {
-  const Shares shares = SharesOf(row.plan.timeline);
-  nlohmann::ordered_json json = {{"machine_type", row.machine_type},
-                                 {"ipus", row.pod},
-                                 {"replicas", row.plan.replicas},
-                                 {"global_batch", row.plan.global_batch},
-                                 {"items_per_second", row.plan.items_per_second},
-                                 {"efficiency", row.efficiency},
-                                 {"seconds_per_update", row.plan.seconds},
-                                 {"cycles_per_run", row.plan.timeline.end().value()},
-                                 {"compute", shares.compute},
-                                 {"exchange", shares.exchange},
-                                 {"sync", shares.sync},
-                                 {"waiting", shares.waiting},
-                                 {"ipu_link_bytes", row.plan.timeline.over_ipu_links().value()},
-                                 {"gw_link_bytes", row.plan.timeline.over_gw_links().value()},
-                                 {"memory_bytes", MostMemory(row.plan.memory).value()},
-                                 {"fits", row.plan.fits.ok()}};
+nlohmann::ordered_json Json(const PodPlan& of, bool explain) {
+  nlohmann::ordered_json json =
+      PlanJson(RowOf(of), {.first = nlohmann::ordered_json::object(),
+                           .items = {{"global_batch", of.plan.global_batch}},
+                           .times = {{"seconds_per_update", of.plan.seconds},
+                                     {"cycles_per_run", of.plan.timeline().end().value()}}});
   if (!explain) return json;
-  json["ipus_of_a_replica"] = IpuJson(FiguresOf(row.plan));
-  if (!row.plan.fits.ok()) json["why_not"] = WhyNot(row.plan);
+  json["ipus_of_a_replica"] = IpuJson(FiguresOf(of.plan));
+  if (!of.plan.fits.ok()) json["why_not"] = WhyNot(of.plan);
   return json;
 }
 
@@ -119,25 +90,27 @@ nlohmann::ordered_json Configuration(const plan::PlanRequest& request) {
 
 absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request, const Systems& systems,
                                      PlanFormat format, bool explain) {
-  std::vector<Row> rows;
+  std::vector<PodPlan> plans;
+  Efficiency efficiency;
   for (const std::string& machine_type : systems.machine_types) {
     for (uint32_t pod : systems.pods) {
       plan::PlanRequest of_pod = request;
       of_pod.machine_type = machine_type;
       of_pod.pod = pod;
       VPOD_ASSIGN_OR_RETURN(plan::Plan plan, plan::MakePlan(of_pod));
-      rows.push_back({machine_type, pod, std::move(plan)});
+      efficiency.Add(machine_type, pod, plan.seconds);
+      plans.push_back({machine_type, pod, std::move(plan)});
     }
   }
-  CompareWithSmallest(rows);
+  for (PodPlan& each : plans) each.efficiency = efficiency.Of(each.machine_type, each.plan.seconds);
   if (format != PlanFormat::kTable) {
     std::vector<nlohmann::ordered_json> all;
-    for (const Row& row : rows) all.push_back(Json(row, explain));
+    for (const PodPlan& each : plans) all.push_back(Json(each, explain));
     return format == PlanFormat::kCsv ? Csv(all) : nlohmann::ordered_json(all).dump(2) + "\n";
   }
-  std::string text = Table(rows);
+  std::string text = Table(plans);
   if (explain) {
-    for (const Row& row : rows) text += Explanation(row);
+    for (const PodPlan& each : plans) text += Explanation(each);
   }
   return text;
 }
@@ -146,14 +119,14 @@ absl::StatusOr<std::string> SearchText(const plan::PlanRequest& request, uint64_
                                        PlanFormat format, bool explain) {
   VPOD_ASSIGN_OR_RETURN(plan::SearchResult result, plan::Search(request, global_batch));
   const plan::PlanRequest& best = result.best.request;
-  const Row row{best.machine_type, best.pod, std::move(result.best.plan)};
+  const PodPlan of_best{best.machine_type, best.pod, std::move(result.best.plan)};
   if (format == PlanFormat::kCsv) {
     nlohmann::ordered_json json = Configuration(best);
-    json.update(Json(row, /*explain=*/false));
+    json.update(Json(of_best, /*explain=*/false));
     return Csv({json});
   }
   if (format == PlanFormat::kJson) {
-    nlohmann::ordered_json json = Json(row, explain);
+    nlohmann::ordered_json json = Json(of_best, explain);
     json["configuration"] = Configuration(best);
     json["neighbours"] = nlohmann::ordered_json::array();
     for (const plan::Neighbour& neighbour : result.neighbours)
@@ -161,12 +134,12 @@ absl::StatusOr<std::string> SearchText(const plan::PlanRequest& request, uint64_
     json["plans"] = result.plans;
     return json.dump(2) + "\n";
   }
-  std::string text =
-      absl::StrCat("Best of ", result.plans, " plans: ", plan::Describe(best), "\n", Table({row}));
+  std::string text = absl::StrCat("Best of ", result.plans, " plans: ", plan::Describe(best), "\n",
+                                  Table({of_best}));
   absl::StrAppend(&text, "\nBeside it:\n");
   for (const plan::Neighbour& neighbour : result.neighbours)
     absl::StrAppend(&text, "  ", neighbour.change, ": ", neighbour.why, "\n");
-  if (explain) text += Explanation(row);
+  if (explain) text += Explanation(of_best);
   return text;
 }
 

@@ -1,6 +1,5 @@
 #include "tools/vpod/plan_executable.h"
 
-#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -12,6 +11,7 @@
 #include "device/base/file.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
+#include "tools/vpod/plan_rows.h"
 
 namespace vpod::tools {
 namespace {
@@ -29,44 +29,37 @@ struct Row {
   uint32_t program;
   const plan::RunPlan& run;
   double efficiency;
+
+  PodRow figures() const {
+    return {of.machine_type, of.pod, of.plan, run.timeline, run.items_per_second(), efficiency};
+  }
 };
 
 // Program by program.
 std::vector<Row> RowsOf(const std::vector<PodPlan>& plans) {
-  std::map<std::string, const PodPlan*> smallest;  // by type of machine
-  for (const PodPlan& each : plans) {
-    const PodPlan*& least = smallest.try_emplace(each.machine_type, &each).first->second;
-    if (each.pod < least->pod) least = &each;
-  }
   std::vector<Row> rows;
-  for (size_t program = 0; program < plans[0].plan.runs.size(); ++program) {
+  for (uint32_t program = 0; program < plans[0].plan.runs.size(); ++program) {
+    Efficiency efficiency;
+    for (const PodPlan& each : plans)
+      efficiency.Add(each.machine_type, each.pod, each.plan.runs[program].seconds);
     for (const PodPlan& each : plans) {
-      const plan::RunPlan &run = each.plan.runs[program],
-                          &of_smallest = smallest.at(each.machine_type)->plan.runs[program];
-      rows.push_back(
-          {each, static_cast<uint32_t>(program), run, of_smallest.seconds / run.seconds});
+      const plan::RunPlan& run = each.plan.runs[program];
+      rows.push_back({each, program, run, efficiency.Of(each.machine_type, run.seconds)});
     }
   }
   return rows;
 }
 
 std::string Table(const std::vector<Row>& rows) {
-  render::Table table{.headings = {"Program", "Machine", "IPUs", "Replicas", "Items/run", "Items/s",
-                                   "Efficiency", "Cycles/run", "ms/run", "Compute", "Exchange",
-                                   "Sync", "Waiting", "IPU-Links (MB)", "GW-Links (MB)",
-                                   "Memory (MB)", "Fits"}};
-  for (const auto& [of, program, run, efficiency] : rows) {
-    const Shares shares = SharesOf(run.timeline);
-    table.rows.push_back({base::Printable(run.program), of.machine_type, absl::StrCat(of.pod),
-                          absl::StrCat(of.plan.replicas), absl::StrCat(run.items),
-                          absl::StrFormat("%.0f", run.items_per_second()), Percent(efficiency),
-                          absl::StrCat(run.timeline.end().value()),
-                          absl::StrFormat("%.3f", run.seconds * 1e3), Percent(shares.compute),
-                          Percent(shares.exchange), Percent(shares.sync), Percent(shares.waiting),
-                          absl::StrFormat("%.3f", Megabytes(run.timeline.over_ipu_links())),
-                          absl::StrFormat("%.3f", Megabytes(run.timeline.over_gw_links())),
-                          absl::StrFormat("%.1f", Megabytes(MostMemory(of.plan.memory))),
-                          of.plan.fits.ok() ? "yes" : "no"});
+  render::Table table{
+      .headings = PlanHeadings(
+          {.first = {"Program"}, .items = {"Items/run"}, .times = {"Cycles/run", "ms/run"}})};
+  for (const Row& row : rows) {
+    table.rows.push_back(
+        PlanCells(row.figures(), {.first = {base::Printable(row.run.program)},
+                                  .items = {absl::StrCat(row.run.items)},
+                                  .times = {absl::StrCat(row.run.timeline.end().value()),
+                                            absl::StrFormat("%.3f", row.run.seconds * 1e3)}}));
   }
   return render::StyleH(table);
 }
@@ -83,29 +76,16 @@ std::string Explanation(const Row& row) {
 }
 
 nlohmann::ordered_json Json(const Row& row, bool explain) {
-  const auto& [of, program, run, efficiency] = row;
-  const Shares shares = SharesOf(run.timeline);
-  nlohmann::ordered_json json = {{"program", run.program},
-                                 {"machine_type", of.machine_type},
-                                 {"ipus", of.pod},
-                                 {"replicas", of.plan.replicas},
-                                 {"items_per_run", run.items},
-                                 {"items_per_second", run.items_per_second()},
-                                 {"efficiency", efficiency},
-                                 {"has_collectives", run.has_collectives},
-                                 {"cycles_per_run", run.timeline.end().value()},
-                                 {"seconds_per_run", run.seconds},
-                                 {"compute", shares.compute},
-                                 {"exchange", shares.exchange},
-                                 {"sync", shares.sync},
-                                 {"waiting", shares.waiting},
-                                 {"ipu_link_bytes", run.timeline.over_ipu_links().value()},
-                                 {"gw_link_bytes", run.timeline.over_gw_links().value()},
-                                 {"memory_bytes", MostMemory(of.plan.memory).value()},
-                                 {"fits", of.plan.fits.ok()}};
+  const plan::RunPlan& run = row.run;
+  nlohmann::ordered_json json =
+      PlanJson(row.figures(), {.first = {{"program", run.program}},
+                               .items = {{"items_per_run", run.items}},
+                               .times = {{"has_collectives", run.has_collectives},
+                                         {"cycles_per_run", run.timeline.end().value()},
+                                         {"seconds_per_run", run.seconds}}});
   if (!explain) return json;
   json["ipus_of_a_replica"] = IpuJson(FiguresOf(row));
-  if (!of.plan.fits.ok()) json["why_not"] = std::string(of.plan.fits.message());
+  if (!row.of.plan.fits.ok()) json["why_not"] = std::string(row.of.plan.fits.message());
   return json;
 }
 
