@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/engine/collective.h"
 #include "device/engine/engine_impl.h"
+#include "device/engine/ipu_names.h"
 #include "device/fabric/collectives.h"
 
 namespace vpod::engine {
@@ -185,6 +186,11 @@ Task Engine::Interpreter::CopyBetween(Copy copy) {
   }
   cross.clock = unit_.clock.load();
   cross.failure = Failure();
+  // Without a copy of the engine, which outlives the wait: so small that it takes no memory.
+  cross.name_other = [engine = &engine_, program = run_.program,
+                      ipu = copy.from == unit_.ipu ? copy.to : copy.from] {
+    return NameOfIpu(*engine->executable_, program, ipu);
+  };
   cross.keep_alive = engine_.shared_from_this();
   const auto collectives = engine_.options_.job->collectives();
   // By reference: see ExchangeHere.

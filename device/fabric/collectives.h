@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ struct CrossCopy {
   size_t bytes = 0;
   uint64_t clock = 0;
   absl::Status failure;  // the reason, if the run has failed on the unit that is here
+  // Names the IPU at the other end, for messages. Called while the copy waits; takes no lock.
+  std::function<std::string()> name_other;
   std::shared_ptr<void> keep_alive;
 };
 
@@ -93,6 +96,14 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
     bool fresh = false;
   };
   Overdue FindOverdue(Clock::time_point now, Clock::duration patience);
+  // The other ends for which copies here have waited `patience`. One that comes late again in the
+  // same run is named when it has been waited for twice as long as the last time: stages of a
+  // pipeline may just be slow.
+  struct LateEnd {
+    uint32_t unit;
+    std::string text;  // "replica 3: IPU 5 on agent ag1 … has not come to the exchange for 5 s"
+  };
+  std::vector<LateEnd> FindLateEnds(Clock::time_point now, Clock::duration patience);
 
  private:
   struct Operation;
@@ -140,6 +151,9 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   Landing OnResult(const OperationPtr& operation, const Header& header, size_t bytes);
 
   // collectives_copy.cc
+  // The unit at the other end, if the copy waits for it.
+  std::optional<uint32_t> AwaitedEnd(const Operation& operation) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendCopy(const OperationPtr& operation);
   void OnCopyReady(const OperationPtr& operation, const Header& header);
   Landing OnCopyData(const OperationPtr& operation, const Header& header, size_t bytes);
@@ -154,6 +168,11 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   absl::Status unreachable_ ABSL_GUARDED_BY(mutex_);  // the first of its kind
   Clock::time_point unreachable_since_ ABSL_GUARDED_BY(mutex_);
   std::map<RendezvousKey, OperationPtr> operations_ ABSL_GUARDED_BY(mutex_);
+  struct Wait {
+    uint64_t run = 0;
+    Clock::duration waited{};
+  };
+  std::map<uint32_t, Wait> reported_ ABSL_GUARDED_BY(mutex_);  // the last, by unit
 };
 
 // Length of the token that begins every header, by which the job of a message is found.

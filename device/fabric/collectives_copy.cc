@@ -1,9 +1,11 @@
 // Copies between two units on different processes: the target says where it wants the bytes, the
 // source puts or sends them there.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "device/fabric/collectives_impl.h"
 
 namespace vpod::fabric {
@@ -81,6 +83,7 @@ Landing Collectives::OnCopyData(const OperationPtr& operation, const Header& hea
     base::MutexLock lock(mutex_);
     if (!operation->copy || IsHere(operation->copy->from_unit)) return {};
     operation->clock = std::max(operation->clock, header.clock);
+    operation->source_ready = true;
   }
   const CrossCopy& copy = *operation->copy;
   const bool written = options_.arenas.contains(copy.from_unit);
@@ -102,6 +105,34 @@ Landing Collectives::OnCopyFailed(const OperationPtr& operation, size_t bytes) {
   return TakeFailure(operation, bytes, [self = shared_from_this(), operation] {
     self->Done(operation, absl::OkStatus());
   });
+}
+
+std::optional<uint32_t> Collectives::AwaitedEnd(const Operation& operation) const {
+  if (!operation.copy) return std::nullopt;
+  const bool sends = IsHere(operation.copy->from_unit);
+  if (sends ? operation.target_ready : operation.source_ready) return std::nullopt;
+  return sends ? operation.copy->to_unit : operation.copy->from_unit;
+}
+
+std::vector<Collectives::LateEnd> Collectives::FindLateEnds(Clock::time_point now,
+                                                            Clock::duration patience) {
+  std::vector<LateEnd> late;
+  base::MutexLock lock(mutex_);
+  for (const auto& [key, operation] : operations_) {
+    const std::optional<uint32_t> unit = AwaitedEnd(*operation);
+    const Clock::duration waited = now - operation->since;
+    if (!unit || waited < patience) continue;
+    Wait& reported = reported_[*unit];
+    if (reported.run == key.run && waited < 2 * reported.waited) continue;
+    reported = {key.run, waited};
+    late.push_back(
+        {*unit,
+         absl::StrCat("replica ", *unit / options_.ipus_per_replica, ": ",
+                      operation->copy->name_other(), " on ", options_.sites[site_of_[*unit]].name,
+                      " has not come to the exchange for ",
+                      std::chrono::round<std::chrono::seconds>(waited).count(), " s")});
+  }
+  return late;
 }
 
 }  // namespace vpod::fabric

@@ -14,6 +14,7 @@
 
 #include "device/fabric/collectives.h"
 #include "device/fabric/collectives_test_util.h"
+#include "device/fabric/job.h"
 #include "device/fabric/memory_transport.h"
 
 namespace vpod::fabric {
@@ -107,6 +108,78 @@ TEST_P(CollectivesFailureTest, APeerThatNeverComesIsOverdue) {
       processes_->at(0).FindOverdue(now + std::chrono::hours(2), std::chrono::hours(1)).fresh);
   processes_->Arrive(1, case_, odd);
   for (const auto& result : processes_->Results()) EXPECT_TRUE(result.ok());
+}
+
+// Either end of a copy may be late.
+TEST_P(CollectivesFailureTest, AnIpuThatDoesNotComeToAnExchangeIsNamed) {
+  using std::chrono::hours;
+  for (const size_t late : {0, 1}) {
+    const size_t early = 1 - late;
+    const RendezvousKey key{.run = 7 + late, .channel = 1};
+    std::promise<void> ends[2];
+    const auto come = [&](size_t p) {
+      processes_->at(p).Copy(key,
+                             {.to_unit = 4,
+                              .data = arenas_[4 * p].data(),
+                              .bytes = 4,
+                              .name_other = [] { return "IPU 0 (stage 2 of program 'train')"; }},
+                             [&, p](const absl::StatusOr<Outcome>&) { ends[p].set_value(); });
+    };
+    const auto texts = [&](int waited) {
+      std::vector<std::string> all;
+      const auto now = Collectives::Clock::now() + hours(waited);
+      for (const auto& end : processes_->at(early).FindLateEnds(now, hours(1))) {
+        EXPECT_EQ(end.unit, 4 * late);
+        all.push_back(end.text);
+      }
+      return all;
+    };
+    const std::string text = "replica " + std::to_string(4 * late) +
+                             ": IPU 0 (stage 2 of program 'train') on the agent at process " +
+                             std::to_string(late) + " has not come to the exchange for ";
+    come(early);
+    EXPECT_EQ(texts(0).size(), 0u);
+    EXPECT_EQ(texts(2), std::vector<std::string>{text + "7200 s"});
+    EXPECT_EQ(texts(3).size(), 0u);
+    EXPECT_EQ(texts(5), std::vector<std::string>{text + "18000 s"});
+    come(late);
+    for (auto& end : ends) end.get_future().wait();
+    EXPECT_EQ(texts(9).size(), 0u);
+  }
+}
+
+TEST_P(CollectivesFailureTest, TheInstanceHearsOfAnIpuThatDoesNotComeToAnExchange) {
+  using std::chrono::hours;
+  const JobShape shape{.num_instances = 1, .total_replicas = 8};
+  Job job("j", shape, Job::Role::kCoordinator, [](const std::vector<JobPart>&) {});
+  std::vector<std::string> notices, notices_elsewhere;
+  for (uint32_t part : {0, 1}) {
+    JobMember member;
+    member.part = part;
+    member.local_replicas = 8;
+    for (uint32_t unit = 4 * part; unit < 4 * part + 4; ++unit) member.units.push_back(unit);
+    if (part == 1) member.endpoint = "process 1";
+    std::vector<std::string>& heard = part == 0 ? notices : notices_elsewhere;
+    member.notice = [&heard](const std::string& text) { heard.push_back(text); };
+    ASSERT_TRUE(job.Join(shape, member).ok());
+  }
+  job.Formed(processes_->at(0).shared_from_this());
+  std::promise<void> ends[2];
+  const auto come = [&](size_t p) {
+    processes_->at(p).Copy({.channel = 8},
+                           {.to_unit = 4,
+                            .data = arenas_[4 * p].data(),
+                            .bytes = 4,
+                            .name_other = [] { return "IPU 0"; }},
+                           [&, p](const absl::StatusOr<Outcome>&) { ends[p].set_value(); });
+  };
+  come(0);
+  job.Tick(Job::Clock::now() + hours(2), hours(1), hours(9));
+  EXPECT_EQ(notices, std::vector<std::string>{"replica 4: IPU 0 on the agent at process 1 has not "
+                                              "come to the exchange for 7200 s"});
+  EXPECT_TRUE(notices_elsewhere.empty());
+  come(1);
+  for (auto& end : ends) end.get_future().wait();
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, CollectivesFailureTest, testing::Bool(),

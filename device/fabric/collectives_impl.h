@@ -61,7 +61,7 @@ struct Collectives::Operation {
   std::set<size_t> finished;            // sites that are through with their pieces
   std::map<size_t, std::map<size_t, BufferPtr>> partials;  // by piece, then site
   std::set<size_t> results;                                // pieces
-  bool target_ready = false;                               // of a copy
+  bool target_ready = false, source_ready = false;         // of a copy
   uint64_t target_offset = 0;
 
   bool here() const { return collective.has_value() || copy.has_value(); }

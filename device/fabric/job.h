@@ -161,8 +161,8 @@ class Job : public std::enable_shared_from_this<Job> {
   void Fail(const absl::Status& cause, bool lost = false, uint32_t culprit = 0);
 
   // Called about four times a second: tells the coordinator that its parts here live, names missing
-  // instances to those who have waited `patience`, and fails the job when instances have not joined
-  // for `join_timeout`.
+  // instances, and IPUs on other processes, to those who have waited `patience`, and fails the job
+  // when instances have not joined for `join_timeout`.
   void Tick(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout);
 
  private:

@@ -212,10 +212,15 @@ std::string Job::WaitingText(const std::vector<uint32_t>& missing) const {
 }
 
 void Job::Tell(uint32_t instance, const std::string& text, Calls& calls) {
-  // One part tells its process; the others are of the same.
-  const auto it = members_.lower_bound({instance, 0});
-  if (it != members_.end() && it->first.first == instance && it->second.member.notice)
-    calls.push_back([notice = it->second.member.notice, text] { notice(text); });
+  // One part tells the client; rather one that is here than one whose process may be the one that
+  // hangs.
+  const JobMember* teller = nullptr;
+  for (auto it = members_.lower_bound({instance, 0});
+       it != members_.end() && it->first.first == instance; ++it) {
+    const JobMember& member = it->second.member;
+    if (member.notice && (teller == nullptr || !teller->endpoint.empty())) teller = &member;
+  }
+  if (teller != nullptr) calls.push_back([notice = teller->notice, text] { notice(text); });
 }
 
 void Job::TickStarts(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout,
@@ -261,6 +266,8 @@ void Job::TickCollectives(Clock::time_point now, Clock::duration patience, Calls
     for (auto& call : FailLocked(cause, false, 0)) calls.push_back(std::move(call));
     return;
   }
+  for (const Collectives::LateEnd& late : collectives_->FindLateEnds(now, patience))
+    Tell(InstanceOfReplica(late.unit / shape_.ipus_per_replica), late.text, calls);
   const Collectives::Overdue overdue = collectives_->FindOverdue(now, patience);
   std::set<uint32_t> missing, here;
   for (uint32_t unit : overdue.units)

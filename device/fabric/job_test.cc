@@ -287,6 +287,28 @@ TEST_F(JobTest, AGroupMeetsWithoutTheOthers) {
   EXPECT_TRUE(results[0].ok());
 }
 
+// The first part may be of the process for which the others wait.
+TEST_F(JobTest, APartOfThisProcessHearsForWhomItsInstanceWaits) {
+  const JobShape shape{2, 2, 2};
+  Job job("j", shape);
+  std::vector<std::string> told_elsewhere;
+  for (uint32_t part : {0, 1}) {
+    JobMember member = instances_[0].Member(0, 0, 1);
+    member.part = part;
+    member.units = {part};
+    if (part == 0) {
+      member.endpoint = "elsewhere";
+      member.notice = [&](const std::string& text) { told_elsewhere.push_back(text); };
+    }
+    ASSERT_TRUE(job.Join(shape, member).ok());
+    job.Loaded(0, part, "c3d4");
+  }
+  job.StartRun(0, 0, 0, [](const absl::Status&) {});
+  job.Tick(Job::Clock::now() + seconds(6), seconds(5), seconds(60));
+  EXPECT_EQ(instances_[0].notices, std::vector<std::string>{"waiting for 1 of 2 instances: 1"});
+  EXPECT_TRUE(told_elsewhere.empty());
+}
+
 TEST_F(JobTest, EmptyWhenAllHaveLeft) {
   JoinAll();
   for (uint32_t i = 0; i < 4; ++i) {
