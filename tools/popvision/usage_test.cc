@@ -52,7 +52,7 @@ class UsageTest : public testing::Test {
   }
   void WriteSoundProfile() const {
     WriteTables("profile.pop",
-                "INSERT INTO meta VALUES('format', '2');"
+                "INSERT INTO meta VALUES('format', '3');"
                 "INSERT INTO target VALUES('IPU', 'ipu2', 1.33e9, 4, 1, 1, 1, 1000);"
                 "INSERT INTO graph VALUES(0, 0, 0, 0);"
                 "INSERT INTO operation VALUES(0, 0, 'copy', '', 'copy', 'copy', '', 0, 1, 9, 0, 0,"
@@ -104,16 +104,16 @@ TEST_F(UsageTest, FilesThatAreNoProfiles) {
   Expect("memory " + Path("empty"), 1, Path("empty") + ": its tables are not those of a profile");
   WriteTables("format", "INSERT INTO meta VALUES('format', '99')");
   Expect("memory " + Path("format"), 1,
-         Path("format") + ": is a profile of format '99', this program reads 2");
+         Path("format") + ": is a profile of format '99', this program reads 3");
   // Formats have other tables, which do not hide what is the matter.
   WriteTables("old", "INSERT INTO meta VALUES('format', '1'); DROP TABLE remote_buffer");
   Expect("memory " + Path("old"), 1,
-         Path("old") + ": is a profile of format '1', this program reads 2");
+         Path("old") + ": is a profile of format '1', this program reads 3");
 }
 
 TEST_F(UsageTest, ProfilesThatDoNotHoldTogether) {
   const std::string sound =
-      "INSERT INTO meta VALUES('format', '2');"
+      "INSERT INTO meta VALUES('format', '3');"
       "INSERT INTO target VALUES('IPU', 'ipu2', 1.33e9, 4, 1, 1, 1, 1000);"
       "INSERT INTO graph VALUES(0, 0, 0, 0);";
   int number = 0;
