@@ -101,6 +101,17 @@ TEST(PlanTest, TransformersAreDealtEvenly) {
   }
 }
 
+// Each variable, its state and its accumulator have a remote buffer.
+TEST(PlanTest, LargeModelsMayBePhased) {
+  const auto plan = MakePlan({.network = {.name = "bert-large"},
+                              .pod = 4,
+                              .accumulation = 2,
+                              .schedule = compiler::Schedule::kPhased,
+                              .optimizer = compiler::LambOptions{}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_GT(plan->executable->proto().ipus(0).remote_buffers_size(), 1024);
+}
+
 TEST(PlanTest, APartOfThePodMayBePlanned) {
   PlanRequest request = ResNet18(16);
   request.replicas = 2;

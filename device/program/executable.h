@@ -33,7 +33,7 @@ struct Limits {
   int nesting = 8;                                   // of calls
   uint64_t parsed_bytes = 256ull << 20;              // of host memory, once parsed
   uint64_t stream_bytes = 1ull << 30;                // per replica and slot
-  uint32_t remote_buffers = 1 << 10;                 // per IPU
+  uint32_t remote_buffers = 1 << 13;                 // per IPU
   uint64_t remote_bytes = 32ull << 30;               // per IPU: its share of streaming memory
   uint64_t origin_bytes = 16ull << 20;               // beside the executable
 };
