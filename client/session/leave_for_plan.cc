@@ -18,7 +18,7 @@ absl::Status LeaveForPlan(const program::Executable& executable) {
                                                  key, compiler::kExecutableFileEnd),
                                     key, executable));
   return absl::CancelledError(
-      "planned: 'vpod plan' has what the program compiled, which ends here instead of running it");
+      "planned: 'vpod plan' has the compiled program, which ends here instead of running");
 }
 
 }  // namespace vpod::session

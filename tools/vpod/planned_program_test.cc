@@ -63,7 +63,7 @@ TEST_F(PlannedProgramTest, TheProgramEndsByItself) {
   EXPECT_TRUE(executable.ok()) << executable.status();
   EXPECT_EQ(base::ReadFile(status), "1\n");
   EXPECT_THAT(base::ReadFile(said),
-              HasSubstr("planned: 'vpod plan' has what the program compiled"));
+              HasSubstr("planned: 'vpod plan' has the compiled program"));
   std::filesystem::remove(status);
   std::filesystem::remove(said);
 }
