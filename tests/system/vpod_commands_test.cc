@@ -219,8 +219,8 @@ TEST(VpodCommandsTest, PlanNeedsNoPod) {
   TestPod pod(0);
   const Outcome table = pod.Run({"vpod", "plan", "mnist", "--pod", "4,16", "--explain"});
   EXPECT_EQ(table.code, 0) << table.err;
-  EXPECT_THAT(table.out, AllOf(HasSubstr("| Items/s |"), HasSubstr("\n 16   | 16 "),
-                               HasSubstr("POD of 16 IPUs, the IPUs of a replica:")));
+  EXPECT_THAT(table.out, AllOf(HasSubstr("| Items/s |"), HasSubstr("\n m2000   | 16   | 16 "),
+                               HasSubstr("POD of 16 IPUs of type m2000, the IPUs of a replica")));
   const Outcome json = pod.Run({"vpod", "plan", "--pod", "65536", "mnist", "--json"});
   EXPECT_EQ(Parsed(json)[0]["global_batch"], 65536) << json.err;
   const Outcome csv = pod.Run({"vpod", "plan", "mnist", "--csv"});
