@@ -36,8 +36,9 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visi
   VPOD_ASSIGN_OR_RETURN(const Network network, BuildNetwork(request.network));
   const uint32_t replicas = request.replicas.value_or(of_pod);
   if (replicas == 0 || replicas > of_pod) {
-    return absl::InvalidArgumentError(absl::StrCat("a POD of ", request.pod, " IPUs has ", of_pod,
-                                                   " replicas of ", ipus, " IPUs, not ", replicas));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a POD of ", request.pod, " IPUs has ", of_pod, " replicas of ", ipus,
+                     ipus == 1 ? " IPU, not " : " IPUs, not ", replicas));
   }
   compiler::CompileOptions options{.ipus_per_replica = ipus, .total_replicas = replicas};
   options.allow_out_of_memory = true;

@@ -121,7 +121,7 @@ TEST(PlanTest, APartOfThePodMayBePlanned) {
   EXPECT_EQ(part->items_per_second, two->items_per_second);
   request.replicas = 17;
   EXPECT_EQ(MakePlan(request).status().message(),
-            "a POD of 16 IPUs has 16 replicas of 1 IPUs, not 17");
+            "a POD of 16 IPUs has 16 replicas of 1 IPU, not 17");
 }
 
 TEST(PlanTest, WhatDoesNotFitSaysSo) {

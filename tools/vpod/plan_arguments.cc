@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
@@ -57,6 +56,16 @@ CLI::Validator PodSize() {
         return "";
       },
       range);
+}
+
+CLI::Validator Probability() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        float value = 0;
+        if (absl::SimpleAtof(text, &value) && value >= 0 && value < 1) return "";
+        return absl::StrCat(text, " is not a number from 0 to below 1");
+      },
+      "from 0 to below 1");
 }
 
 // One of some names, which stand for values.
@@ -213,8 +222,8 @@ void AddNetwork(CLI::App& command, plan::PlanRequest& request) {
            "of BERT: tokens of a sequence that are predicted (all)");
   command
       .add_option("--attention-dropout", network.attention_dropout,
-                  "of BERT: probability, from 0 to below 1 (that of the other layers)")
-      ->check(CLI::Range(0.0f, std::nextafter(1.0f, 0.0f)));
+                  "of BERT: a probability (that of the other layers)")
+      ->check(Probability());
   AddCount(command, "--classes", network.classes, 1 << 20, "of residual networks (1000)");
 }
 
