@@ -21,8 +21,8 @@ inline constexpr char kExecutableFileEnd[] = ".vipuexe";
 // Limits of what is only looked at, and may need more memory than an IPU has.
 program::Limits LimitsWithoutMemory();
 
-// NotFound: it cannot be read. InvalidArgument: it is not such a file, or is damaged. Messages name
-// the path only if there is no regular file.
+// NotFound: it cannot be read. InvalidArgument: it is not such a file, or is damaged. If it is not
+// a regular file, the message names the path.
 absl::StatusOr<ExecutableFile> ReadExecutableFile(const std::string& path,
                                                   const program::Limits& limits = {});
 

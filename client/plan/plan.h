@@ -36,7 +36,7 @@ struct PlanRequest {
   std::optional<float> memory_proportion;  // as in compiler::ProductOptions
 };
 
-// Of the executable, which has one program.
+// The plan of an executable that has one program, which trains.
 struct Plan : ExecutablePlan {
   std::shared_ptr<const program::Executable> executable;
   uint64_t global_batch = 1;    // images or sequences of an update

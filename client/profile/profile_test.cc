@@ -142,7 +142,7 @@ Runs RunBoth(uint32_t ipus) {
 
 class ProfileOfIpusTest : public testing::TestWithParam<uint32_t> {
  protected:
-  // What all tests look at is run once for each number of IPUs.
+  // All tests look at the same runs, one set for each number of IPUs.
   static const Runs& OfIpus(uint32_t ipus) {
     static auto* const all = new std::map<uint32_t, Runs>;
     const auto found = all->find(ipus);

@@ -17,8 +17,7 @@ absl::StatusOr<std::unique_ptr<Recording>> Recording::Open(const std::string& pa
     if (found.Next() && found.Text() != session)
       return absl::FailedPreconditionError(absl::StrCat(path, " is another session's now"));
   }
-  // A profile that a power failure damages is no loss, and waiting for the disk would slow down
-  // runs.
+  // Waiting for the disk would slow down runs, and a profile may be lost in a power failure.
   database->Execute("PRAGMA synchronous = OFF");
   VPOD_RETURN_IF_ERROR(database->status());
   return std::unique_ptr<Recording>(new Recording(std::move(database)));

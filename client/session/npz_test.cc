@@ -29,7 +29,7 @@ class NpzTest : public testing::Test {
     std::ifstream file(path_, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // What is beside the file under names that begin with its own.
+  // Files in the same directory whose names begin with that of the file.
   std::vector<std::string> Unfinished() const {
     std::vector<std::string> paths;
     for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {

@@ -1,4 +1,4 @@
-// What the IPUs of a replica are called in messages.
+// Names of the IPUs of a replica in messages.
 #pragma once
 
 #include <cstdint>

@@ -28,14 +28,14 @@ enum class MemoryContents {
 // "optimizer state"
 absl::string_view Name(MemoryContents contents);
 
-// Of one IPU. Keeps a reference to the executable.
+// Classifies the memory of one IPU. Keeps a reference to the executable.
 class MemoryContentsOf {
  public:
   MemoryContentsOf(const program::Executable& executable, uint32_t ipu);
 
-  // Of a tensor that is always live.
+  // The contents of a tensor that is always live.
   MemoryContents Tensor(uint32_t tensor) const;
-  // Of a value in the steps of a program.
+  // The contents of a value in the steps of a program.
   MemoryContents Value(const LiveValue& value, const std::vector<InstructionPlace>& steps) const;
 
  private:

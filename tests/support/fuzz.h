@@ -1,4 +1,4 @@
-// What the tests with random input share.
+// Tools of the tests with random input.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ struct StreamShape {
 
   graph::Dims Whole() const;
   graph::Dims Short() const;
-  // What is before the dimensions of a micro-batch, for messages.
+  // Explains the dimensions before those of a micro-batch, for messages.
   std::string Explanation() const;
 };
 

@@ -134,7 +134,7 @@ class Session {
 
   py::array Read(const std::string& name, int64_t replica_number) {
     const Use use(*this);
-    // Those of the job's other instances are not within reach.
+    // Replicas of the job's other instances cannot be read here.
     const uint32_t replica =
         Count("replica", replica_number, 0, session_->device().local_replicas() - 1);
     const TensorType& type = Take(executable_->FindVariable(name))->host_type();
