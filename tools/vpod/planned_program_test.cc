@@ -62,8 +62,7 @@ TEST_F(PlannedProgramTest, TheProgramEndsByItself) {
                                      "; echo $? > ", status)});
   EXPECT_TRUE(executable.ok()) << executable.status();
   EXPECT_EQ(base::ReadFile(status), "1\n");
-  EXPECT_THAT(base::ReadFile(said),
-              HasSubstr("planned: 'vpod plan' has the compiled program"));
+  EXPECT_THAT(base::ReadFile(said), HasSubstr("planned: 'vpod plan' has the compiled program"));
   std::filesystem::remove(status);
   std::filesystem::remove(said);
 }
