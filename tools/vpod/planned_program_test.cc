@@ -87,7 +87,7 @@ TEST_F(PlannedProgramTest, GradientsMeetOnSeveralReplicas) {
 
 // It knows nothing of the POD, and is compiled for the replicas of each one.
 TEST_F(PlannedProgramTest, StateIsSharedOutAmongTheReplicasOfThePod) {
-  const PlanArguments arguments{.program = {"tools/vpod/sharded_program"},
+  const PlanArguments arguments{.program = {"tests/programs/sharded_program"},
                                 .systems = {.pods = {2, 4, 16}},
                                 .format = PlanFormat::kJson};
   const auto output = RunPlan(arguments);
