@@ -86,8 +86,9 @@ std::vector<std::string> EvenStages(Graph& graph, const NetworkRequest& request,
   const int parts = static_cast<int>(request.ipus) - (first_has_blocks ? 0 : 1);
   if (!HasEnough(graph, request, blocks, "blocks", parts)) return {};
   std::vector<std::string> stages;
-  for (int part = first_has_blocks ? 1 : 0; part < parts; ++part)
-    stages.push_back(absl::StrCat(blocks_name, blocks * part / parts));
+  for (size_t block : EvenShares(static_cast<size_t>(blocks), static_cast<size_t>(parts)))
+    stages.push_back(absl::StrCat(blocks_name, block));
+  if (first_has_blocks) stages.erase(stages.begin());
   return stages;
 }
 
@@ -98,25 +99,25 @@ Build OfBert(models::BertOptions (*variant)()) {
     models::BertOptions options = variant();
     options.type = request.type;
     options.positions = std::max(options.positions, request.sequence_length);
-    const auto others = static_cast<int>(request.ipus) - 1;
+    const int others = static_cast<int>(request.ipus) - 1, halves = 2 * options.layers;
     Graph& graph = net.graph();
-    for (const std::string& halves : request.stages) {
-      if (!absl::SimpleAtoi(halves, &options.half_layers.emplace_back()) ||
-          options.half_layers.back() < 1 || options.half_layers.back() > 2 * options.layers) {
-        return graph.Fail(absl::InvalidArgumentError(
-            absl::StrCat("stages of model '", request.name,
-                         "' are the numbers of half layers on each IPU, as 1,3: '", halves,
-                         "' must be 1 to ", 2 * options.layers)));
+    for (const std::string& stage : request.stages) {
+      const int least = options.half_layers.empty() ? 0 : 1;
+      int& half_layers = options.half_layers.emplace_back();
+      if (!absl::SimpleAtoi(stage, &half_layers) || half_layers < least || half_layers > halves) {
+        return graph.Fail(absl::InvalidArgumentError(absl::StrCat(
+            "stages of model '", request.name, "' are the numbers of half layers on each IPU, as ",
+            "1,3: '", stage, "' must be ", least, " to ", halves)));
       }
     }
     if (others > 0 && options.half_layers.empty()) {
-      if (!HasEnough(graph, request, 2 * options.layers, "half layers", others)) return Tensor();
-      options.half_layers.push_back(0);
-      for (int ipu = 0, dealt = 0; ipu < others; ++ipu) {
-        const int until = 2 * options.layers * (ipu + 1) / others;
-        options.half_layers.push_back(until - dealt);
-        dealt = until;
+      if (!HasEnough(graph, request, halves, "half layers", others)) return Tensor();
+      int dealt = 0;  // the first IPU has none
+      for (size_t begin : EvenShares(static_cast<size_t>(halves), static_cast<size_t>(others))) {
+        options.half_layers.push_back(static_cast<int>(begin) - dealt);
+        dealt = static_cast<int>(begin);
       }
+      options.half_layers.push_back(halves - dealt);
     }
     options.predictions = request.predictions;
     options.attention_dropout = request.attention_dropout;
@@ -239,6 +240,12 @@ std::vector<std::string> NetworkNames() {
   std::vector<std::string> names;
   for (const auto& [name, model] : Networks()) names.push_back(name);
   return names;
+}
+
+std::vector<size_t> EvenShares(size_t parts, size_t shares) {
+  std::vector<size_t> beginnings;
+  for (size_t share = 0; share < shares; ++share) beginnings.push_back(parts * share / shares);
+  return beginnings;
 }
 
 absl::StatusOr<NetworkOptions> OptionsOf(const std::string& name) {

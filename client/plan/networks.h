@@ -48,6 +48,9 @@ struct NetworkOptions {
   bool classes = false;  // their number
 };
 
+// Where each of `shares` shares of some parts begins that have about as many parts each; from 0 on.
+std::vector<size_t> EvenShares(size_t parts, size_t shares);
+
 // InvalidArgument: an unknown name; the error lists those that are known.
 absl::StatusOr<NetworkOptions> OptionsOf(const std::string& name);
 

@@ -27,24 +27,52 @@ constexpr uint32_t kIpus[] = {1, 2, 4, 8, 16, 32, 64};
 // A family that is this much slower than the fastest is not looked at more closely.
 constexpr double kShareWorthALook = 0.7;
 
+// Parts with which the stages after the first begin: one fewer than IPUs per replica.
+using Split = std::vector<size_t>;
+
+size_t IpusOf(const Split& split) { return split.size() + 1; }
+
+// Everything that the search decides; the accumulation follows.
+struct Setting {
+  Split split;
+  Recomputation recomputation = Recomputation::kNone;
+  int64_t micro_batch = 1;
+};
+
+// A setting that fits.
+struct Point {
+  Setting setting;
+  PlanRequest request;
+  double items_per_second = 0;
+};
+
+bool IsFaster(const Point& a, const Point& b) { return a.items_per_second > b.items_per_second; }
+
 class Searcher {
  public:
-  Searcher(const PlanRequest& request, uint64_t global_batch)
-      : request_(request), global_batch_(global_batch) {}
+  Searcher(const PlanRequest& request, uint64_t global_batch, SearchProgress progress)
+      : request_(request), global_batch_(global_batch), progress_(std::move(progress)) {}
 
   absl::StatusOr<SearchResult> Run() {
     VPOD_RETURN_IF_ERROR(FindSplits());
-    std::vector<Family> families = Explore();
+    const std::vector<Family> families = Explore();
     // In a fixed order, so that equal speeds give the same result each time.
-    std::optional<Candidate> best;
-    for (Family& family : families) {
-      if (family.best && (!best || IsFaster(*family.best, *best))) best = std::move(family.best);
+    std::optional<Point> best;
+    for (const Family& family : families) {
+      if (!family.best) continue;
+      if (!best || IsFaster(*family.best, *best)) best = family.best;
+      auto& fastest = fastest_[IpusOf(family.split)];
+      if (!fastest || IsFaster(*family.best, *fastest)) fastest = family.best;
     }
     if (!best) return WhyNothing(families);
-    SearchResult result{.best = *std::move(best)};
+    SearchResult result;
     // A neighbour may be better still.
-    for (std::optional<Candidate> better; (better = Neighbours(result));)
-      result.best = *std::move(better);
+    for (std::optional<Point> better = best; better; better = Neighbours(*best, result)) {
+      best = better;
+      fastest_[IpusOf(best->setting.split)] = best;
+    }
+    VPOD_ASSIGN_OR_RETURN(Plan plan, MakePlan(best->request));
+    result.best = {best->request, std::move(plan)};
     const base::MutexLock lock(mutex_);
     result.plans = outcomes_.size();
     return result;
@@ -74,40 +102,42 @@ class Searcher {
     first.network.micro_batch = first.accumulation = 1;
     VPOD_ASSIGN_OR_RETURN(const Plan plan, MakePlan(first));
     stream_bytes_of_one_ = std::max<uint64_t>(1, plan.stream_bytes);
-    splits_[1] = {};
+    splits_ = {Split()};
     const absl::StatusOr<PartCosts> costs = CostsOfParts(first);
     if (absl::IsInvalidArgument(costs.status())) return absl::OkStatus();  // it is not split
     VPOD_RETURN_IF_ERROR(costs.status());
     costs_ = *costs;
     for (uint32_t ipus : kIpus) {
       if (ipus == 1 || request_.pod % ipus != 0 || ipus > request_.pod) continue;
-      const std::vector<size_t> beginnings = BalancedSplit(costs_, ipus);
-      if (beginnings.size() + 1 == ipus) splits_[ipus] = beginnings;
+      // Balanced stages are fast, and even ones often need less memory.
+      const Split balanced = BalancedSplit(costs_, ipus), even = EvenSplit(costs_, ipus);
+      if (IpusOf(balanced) == ipus) splits_.push_back(balanced);
+      if (IpusOf(even) == ipus && even != balanced) splits_.push_back(even);
     }
     return absl::OkStatus();
   }
 
   // That fill a pipeline.
-  uint32_t FewestMicroBatches(uint32_t ipus) const {
+  uint32_t FewestMicroBatches(size_t ipus) const {
     const bool pipelined = request_.schedule != compiler::Schedule::kSharded &&
                            request_.schedule != compiler::Schedule::kPhased;
     if (ipus == 1 || !pipelined) return 1;
     // Heads of some models make up another stage.
-    const uint32_t stages = ipus + (costs_.last_is_first ? 1 : 0);
-    return 2 * stages - 1;
+    const size_t stages = ipus + (costs_.last_is_first ? 1 : 0);
+    return static_cast<uint32_t>(2 * stages - 1);
   }
 
   // With as many micro-batches in an update as the global batch and the streams of a run allow.
   // InvalidArgument: these are too few.
-  absl::StatusOr<PlanRequest> RequestFor(uint32_t ipus, const std::vector<size_t>& split,
-                                         Recomputation recomputation, int64_t micro_batch) const {
+  absl::StatusOr<PlanRequest> RequestFor(const Setting& setting) const {
     PlanRequest request = request_;
-    request.network.ipus = ipus;
-    request.network.stages =
-        ipus == 1 ? std::vector<std::string>() : StagesOf(request.network.name, costs_, split);
-    request.recomputation = recomputation;
-    request.network.micro_batch = micro_batch;
-    const auto items = static_cast<uint64_t>(micro_batch);
+    const size_t ipus = IpusOf(setting.split);
+    request.network.ipus = static_cast<uint32_t>(ipus);
+    request.network.stages = ipus == 1 ? std::vector<std::string>()
+                                       : StagesOf(request.network.name, costs_, setting.split);
+    request.recomputation = setting.recomputation;
+    request.network.micro_batch = setting.micro_batch;
+    const auto items = static_cast<uint64_t>(setting.micro_batch);
     const uint64_t of_batch = global_batch_ / (items * (request.pod / ipus)),
                    of_streams = program::Limits().stream_bytes / (items * stream_bytes_of_one_);
     request.accumulation =
@@ -121,10 +151,10 @@ class Searcher {
                            program::Limits().stream_bytes, " bytes"));
   }
 
-  // A plan and whether it can be made and fits.
+  // Whether a plan can be made and fits, and how fast it is.
   struct Outcome {
-    Plan plan;
     absl::Status status;
+    double items_per_second = 0;
   };
 
   // Looks at a request once.
@@ -135,69 +165,65 @@ class Searcher {
       const auto known = outcomes_.find(key);
       if (known != outcomes_.end()) return known->second;
     }
-    absl::StatusOr<Plan> plan = MakePlan(request);
-    Outcome outcome;
-    outcome.status = plan.ok() ? plan->fits : plan.status();
-    if (plan.ok()) outcome.plan = *std::move(plan);
+    const absl::StatusOr<Plan> plan = MakePlan(request);
+    Outcome outcome{plan.ok() ? plan->fits : plan.status(), plan.ok() ? plan->items_per_second : 0};
     const base::MutexLock lock(mutex_);
-    return outcomes_.try_emplace(key, std::move(outcome)).first->second;
+    const Outcome& kept = outcomes_.try_emplace(key, std::move(outcome)).first->second;
+    if (progress_) progress_(outcomes_.size());
+    return kept;
   }
 
-  // Candidates that differ in micro-batch and accumulation.
+  // Settings that differ in micro-batch and accumulation.
   struct Family {
-    uint32_t ipus;
+    Split split;
     Recomputation recomputation;
     int64_t largest = 0;    // micro-batch that fits
     int64_t too_large = 1;  // and one that does not
-    std::optional<Candidate> best;
-    absl::Status failure;  // of the smallest candidate
+    std::optional<Point> best;
+    absl::Status failure;  // of the smallest setting
   };
-
-  static bool IsFaster(const Candidate& a, const Candidate& b) {
-    return a.plan.items_per_second > b.plan.items_per_second;
-  }
 
   std::vector<Family> Explore() {
     std::vector<Family> families;
     for (Recomputation r : {Recomputation::kNone, Recomputation::kNormOnly,
                             Recomputation::kStandard, Recomputation::kPipeline}) {
-      for (const auto& [ipus, stages] : splits_) {
-        if (ipus > 1 || r != Recomputation::kPipeline)
-          families.push_back({.ipus = ipus, .recomputation = r});
+      for (const Split& split : splits_) {
+        if (IpusOf(split) > 1 || r != Recomputation::kPipeline)
+          families.push_back({.split = split, .recomputation = r});
       }
     }
     // Recomputation makes room, so that what fits without fits with it.
     const size_t plain = splits_.size();
     InParallel(plain, [&](size_t i) { FindLargest(families[i], 1); });
-    std::map<uint32_t, int64_t> largest;  // without recomputation, by IPUs
-    for (size_t i = 0; i < plain; ++i) largest[families[i].ipus] = families[i].largest;
+    std::map<Split, int64_t> largest;  // without recomputation
+    for (size_t i = 0; i < plain; ++i) largest[families[i].split] = families[i].largest;
     InParallel(families.size() - plain, [&](size_t i) {
       Family& family = families[plain + i];
-      FindLargest(family, std::max<int64_t>(1, largest.at(family.ipus)));
+      FindLargest(family, std::max<int64_t>(1, largest.at(family.split)));
     });
     double fastest = 0;
     for (const Family& family : families) {
-      if (family.best) fastest = std::max(fastest, family.best->plan.items_per_second);
+      if (family.best) fastest = std::max(fastest, family.best->items_per_second);
     }
     InParallel(families.size(), [&](size_t i) {
       const auto& best = families[i].best;
-      if (best && best->plan.items_per_second >= kShareWorthALook * fastest) Refine(families[i]);
+      if (best && best->items_per_second >= kShareWorthALook * fastest) Refine(families[i]);
     });
     return families;
   }
 
   // Whether it fits.
   bool Try(Family& family, int64_t micro_batch) {
-    const auto request =
-        RequestFor(family.ipus, splits_.at(family.ipus), family.recomputation, micro_batch);
+    const Setting setting{family.split, family.recomputation, micro_batch};
+    const auto request = RequestFor(setting);
     if (!request.ok()) return false;
     const Outcome& outcome = OutcomeOf(*request);
     if (!outcome.status.ok()) {
       family.failure = outcome.status;
       return false;
     }
-    Candidate candidate{*request, outcome.plan};
-    if (!family.best || IsFaster(candidate, *family.best)) family.best = std::move(candidate);
+    Point point{setting, *request, outcome.items_per_second};
+    if (!family.best || IsFaster(point, *family.best)) family.best = std::move(point);
     return true;
   }
 
@@ -219,7 +245,7 @@ class Searcher {
   // A smaller micro-batch leaves more of them to fill a pipeline with, and some sizes suit the
   // tiles better than larger ones.
   void Refine(Family& family) {
-    const auto at = [&] { return family.best->request.network.micro_batch; };
+    const auto at = [&] { return family.best->setting.micro_batch; };
     for (int64_t step = at() / 4 + 1; step > 0;) {
       const int64_t before = at();
       for (int64_t other : {before - step, before + step}) {
@@ -239,75 +265,61 @@ class Searcher {
 
   struct Change {
     std::string what;
-    absl::StatusOr<PlanRequest> request;
+    Setting setting;
   };
 
-  std::vector<Change> ChangesOf(const PlanRequest& at) {
-    const uint32_t ipus = at.network.ipus;
-    const int64_t micro_batch = at.network.micro_batch;
-    const std::vector<size_t> split = splits_.at(ipus);
+  std::vector<Change> ChangesOf(const Setting& at) const {
+    const size_t ipus = IpusOf(at.split);
     std::vector<Change> changes;
-    const auto add = [&](std::string what, uint32_t other_ipus, const std::vector<size_t>& other,
-                         Recomputation recomputation, int64_t items) {
-      changes.push_back({std::move(what), RequestFor(other_ipus, other, recomputation, items)});
+    // The setting with one change.
+    const auto add = [&](std::string what) -> Setting& {
+      return changes.emplace_back(Change{std::move(what), at}).setting;
     };
-    for (int64_t other : {micro_batch - 1, micro_batch + 1}) {
-      if (other > 0) add(absl::StrCat("micro-batch ", other), ipus, split, at.recomputation, other);
+    for (int64_t other : {at.micro_batch - 1, at.micro_batch + 1}) {
+      if (other > 0) add(absl::StrCat("micro-batch ", other)).micro_batch = other;
     }
     for (const auto& [name, recomputation] : compiler::kRecomputationNames) {
       if (recomputation != at.recomputation &&
           (ipus > 1 || recomputation != Recomputation::kPipeline))
-        add(absl::StrCat("recomputation ", name), ipus, split, recomputation, micro_batch);
+        add(absl::StrCat("recomputation ", name)).recomputation = recomputation;
     }
-    for (const auto& [other, other_split] : splits_) {
+    std::map<size_t, Split> others;  // by IPUs, each with its fastest split or the balanced one
+    for (const Split& split : splits_) others.try_emplace(IpusOf(split), split);
+    for (const auto& [other, fastest] : fastest_) others[other] = fastest->setting.split;
+    for (const auto& [other, split] : others) {
       if (other != ipus)
-        add(absl::StrCat(other, other == 1 ? " IPU" : " IPUs", " per replica"), other, other_split,
-            at.recomputation, micro_batch);
+        add(absl::StrCat(other, other == 1 ? " IPU" : " IPUs", " per replica")).split = split;
     }
-    for (size_t next = 0; next < split.size(); ++next) {
-      const size_t before = next == 0 ? 0 : split[next - 1],
-                   behind = next + 1 < split.size() ? split[next + 1] : costs_.parts.size();
-      for (const size_t begin : {split[next] - 1, split[next] + 1}) {
-        if (begin <= before || begin >= behind) continue;
-        std::vector<size_t> moved = split;
-        moved[next] = begin;
-        tried_.push_back(moved);
-        add(absl::StrCat("IPU ", next + 1, " from ", costs_.parts[begin]), ipus, moved,
-            at.recomputation, micro_batch);
-      }
+    for (size_t next = 0; next < at.split.size(); ++next) {
+      const size_t begin = at.split[next], least = next == 0 ? 0 : at.split[next - 1] + 1,
+                   behind = next + 1 < at.split.size() ? at.split[next + 1] : costs_.parts.size();
+      const auto move = [&](size_t to) {
+        add(absl::StrCat("IPU ", next + 1, " from ", costs_.parts[to])).split[next] = to;
+      };
+      if (begin > least) move(begin - 1);
+      if (begin + 1 < behind) move(begin + 1);
     }
     return changes;
   }
 
-  // Looks at what is beside the best candidate; the fastest of it, if it is better and fits.
-  std::optional<Candidate> Neighbours(SearchResult& result) {
-    const std::vector<Change> changes = ChangesOf(result.best.request);
-    std::vector<std::optional<Candidate>> better(changes.size());
+  // Looks at the settings beside the best one; the fastest of them, if it is better and fits.
+  std::optional<Point> Neighbours(const Point& best, SearchResult& result) {
+    const std::vector<Change> changes = ChangesOf(best.setting);
+    std::vector<std::optional<Point>> better(changes.size());
     result.neighbours.assign(changes.size(), {});
     InParallel(changes.size(), [&](size_t i) {
-      result.neighbours[i] = {changes[i].what, WhyNot(result.best, changes[i].request, better[i])};
+      result.neighbours[i] = {changes[i].what, WhyNot(best, changes[i].setting, better[i])};
     });
-    std::optional<Candidate> fastest;
-    for (std::optional<Candidate>& candidate : better) {
-      if (candidate && (!fastest || IsFaster(*candidate, *fastest))) fastest = std::move(candidate);
+    std::optional<Point> fastest;
+    for (std::optional<Point>& point : better) {
+      if (point && (!fastest || IsFaster(*point, *fastest))) fastest = std::move(point);
     }
-    // Where the stages were moved, they are so from now on.
-    if (fastest) splits_[fastest->request.network.ipus] = BeginningsIn(fastest->request);
     return fastest;
   }
 
-  std::vector<size_t> BeginningsIn(const PlanRequest& request) const {
-    for (const std::vector<size_t>& split : tried_) {
-      if (request.network.ipus > 1 &&
-          StagesOf(request.network.name, costs_, split) == request.network.stages)
-        return split;
-    }
-    return splits_.at(request.network.ipus);
-  }
-
-  // `better` gets the plan if it is.
-  std::string WhyNot(const Candidate& best, const absl::StatusOr<PlanRequest>& request,
-                     std::optional<Candidate>& better) {
+  // `better` gets the setting if it is.
+  std::string WhyNot(const Point& best, const Setting& setting, std::optional<Point>& better) {
+    const absl::StatusOr<PlanRequest> request = RequestFor(setting);
     if (!request.ok()) return std::string(request.status().message());
     const Outcome& outcome = OutcomeOf(*request);
     if (absl::IsResourceExhausted(outcome.status)) {
@@ -317,18 +329,19 @@ class Searcher {
       return absl::StrCat("does not fit: ", sentences.size() > 1 ? sentences[1] : sentences[0]);
     }
     if (!outcome.status.ok()) return std::string(outcome.status.message());
-    const double slower = 100 * (1 - outcome.plan.items_per_second / best.plan.items_per_second);
-    if (slower < 0) better = Candidate{*request, outcome.plan};
-    return absl::StrFormat("%.1f %% slower", slower);
+    const double slower = 100 * (1 - outcome.items_per_second / best.items_per_second);
+    if (slower < 0) better = Point{setting, *request, outcome.items_per_second};
+    return slower < 0.05 ? "as fast" : absl::StrFormat("%.1f %% slower", slower);
   }
 
   const PlanRequest request_;
   const uint64_t global_batch_;
   uint64_t stream_bytes_of_one_ = 1;  // image or sequence, in a run
   PartCosts costs_;
-  std::map<uint32_t, std::vector<size_t>> splits_;  // beginnings of stages, by IPUs per replica
-  std::vector<std::vector<size_t>> tried_;          // other splits
+  std::vector<Split> splits_;                       // that are explored
+  std::map<size_t, std::optional<Point>> fastest_;  // by IPUs per replica
   base::Mutex mutex_;
+  const SearchProgress progress_ ABSL_GUARDED_BY(mutex_);
   // By their description; those that are there stay as they are.
   std::map<std::string, Outcome> outcomes_ ABSL_GUARDED_BY(mutex_);
 };
@@ -353,8 +366,9 @@ std::string Describe(const PlanRequest& request) {
       ", recomputation ", NameOf(request.recomputation));
 }
 
-absl::StatusOr<SearchResult> Search(const PlanRequest& request, uint64_t global_batch) {
-  return Searcher(request, global_batch).Run();
+absl::StatusOr<SearchResult> Search(const PlanRequest& request, uint64_t global_batch,
+                                    SearchProgress progress) {
+  return Searcher(request, global_batch, std::move(progress)).Run();
 }
 
 }  // namespace vpod::plan

@@ -1,6 +1,7 @@
 // The fastest way to train a model on a POD that fits the memory of its IPUs.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct Candidate {
 // A candidate beside the best one, and why it is not better.
 struct Neighbour {
   std::string change;  // "micro-batch 24"
-  std::string why;     // "does not fit: …" or "4.2 % slower"
+  std::string why;     // "does not fit: …", "4.2 % slower" or "as fast"
 };
 
 struct SearchResult {
@@ -26,11 +27,15 @@ struct SearchResult {
   size_t plans = 0;  // that were made
 };
 
-// Searches over IPUs per replica with balanced stages, micro-batch, recomputation and accumulation,
-// whose product with micro-batch and replicas is at most `global_batch`; the rest is as the request
-// has it. On all threads of the host; the result does not depend on them. ResourceExhausted:
-// nothing fits; the message is that of the smallest candidate.
-absl::StatusOr<SearchResult> Search(const PlanRequest& request, uint64_t global_batch);
+// Gets the number of plans made so far, from any thread, one call at a time.
+using SearchProgress = std::function<void(size_t plans)>;
+
+// Searches over IPUs per replica, where their stages begin, micro-batch, recomputation and
+// accumulation, whose product with micro-batch and replicas is at most `global_batch`; the rest is
+// as the request has it. On all threads of the host; the result does not depend on them.
+// ResourceExhausted: nothing fits; the message is that of the smallest candidate.
+absl::StatusOr<SearchResult> Search(const PlanRequest& request, uint64_t global_batch,
+                                    SearchProgress progress = nullptr);
 
 // "standard"
 const char* NameOf(compiler::Recomputation recomputation);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "client/plan/split.h"
 #include "device/program/executable.h"
 
@@ -29,7 +31,33 @@ TEST(SplitTest, TheSlowestStageIsFast) {
   PartCosts heads = Parts({2, 2, 2, 2}, 0, 4);
   heads.last_is_first = true;
   EXPECT_EQ(BalancedSplit(heads, 2), (Split{1}));
-  EXPECT_EQ(BalancedSplit(Parts({1, 1}), 4).size(), 1u);  // there are not enough parts
+  // The first stage may have no part; the others have one.
+  EXPECT_EQ(BalancedSplit(Parts({2, 2}, /*before=*/4), 2), (Split{0}));
+  EXPECT_EQ(BalancedSplit(Parts({1, 1}), 3), (Split{0, 1}));
+  EXPECT_EQ(BalancedSplit(Parts({1, 1}), 4).size(), 2u);  // there are not enough parts
+}
+
+TEST(SplitTest, EvenStagesAreThoseOfModelsThatAreSplitByThemselves) {
+  using Split = std::vector<size_t>;
+  PartCosts costs = Parts({9, 1, 1, 1, 1, 1});
+  EXPECT_EQ(EvenSplit(costs, 2), (Split{3}));
+  EXPECT_EQ(EvenSplit(costs, 4), (Split{1, 3, 4}));
+  EXPECT_EQ(EvenSplit(costs, 8), (Split{}));
+  costs.last_is_first = true;
+  EXPECT_EQ(EvenSplit(costs, 4), (Split{0, 2, 4}));
+  for (const char* name : {"bert-tiny", "gpt2", "vit-b16"}) {
+    PlanRequest request{.network = {.name = name, .ipus = 4}, .accumulation = 16};
+    const auto by_itself = MakePlan(request);
+    ASSERT_TRUE(by_itself.ok()) << by_itself.status();
+    const auto parts = CostsOfParts(request);
+    ASSERT_TRUE(parts.ok()) << parts.status();
+    request.network.stages = StagesOf(name, *parts, EvenSplit(*parts, 4));
+    const auto even = MakePlan(request);
+    ASSERT_TRUE(even.ok()) << even.status();
+    EXPECT_EQ(even->executable->proto().SerializeAsString(),
+              by_itself->executable->proto().SerializeAsString())
+        << name;
+  }
 }
 
 TEST(SplitTest, PartsOfModels) {
@@ -85,9 +113,29 @@ TEST(SearchTest, TheBestFitsAndItsNeighboursAreNotBetter) {
   for (const Neighbour& neighbour : result->neighbours)
     EXPECT_THAT(neighbour.why, testing::Not(testing::StartsWith("-"))) << neighbour.change;
   // The threads do not decide.
-  const auto same = Search(request, 256);
+  std::vector<size_t> progress;
+  const auto same = Search(request, 256, [&](size_t plans) { progress.push_back(plans); });
   ASSERT_TRUE(same.ok());
   EXPECT_EQ(Describe(same->best.request), Describe(best.request));
+  EXPECT_TRUE(std::is_sorted(progress.begin(), progress.end()));
+  EXPECT_EQ(progress.back(), same->plans);
+}
+
+// Balanced stages have the embedding and parts on the first IPU, where little room is left.
+TEST(SearchTest, EvenStagesAreNotFaster) {
+  PlanRequest request{.network = {.name = "bert-base"}, .pod = 4};
+  const auto result = Search(request, 1024);
+  ASSERT_TRUE(result.ok()) << result.status();
+  request.network.ipus = 4;
+  for (int64_t micro_batch : {4, 8, 12, 16}) {
+    request.network.micro_batch = micro_batch;
+    request.accumulation = static_cast<uint32_t>(1024 / micro_batch);
+    const auto plan = MakePlan(request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    if (plan->fits.ok()) {
+      EXPECT_LE(plan->items_per_second, result->best.plan.items_per_second) << micro_batch;
+    }
+  }
 }
 
 // Whatever its number, and with every recomputation.

@@ -93,7 +93,7 @@ std::vector<size_t> BalancedSplit(const PartCosts& costs, size_t stages) {
   const size_t n = costs.cycles.size();
   std::vector<uint64_t> sums(n + 1);
   for (size_t i = 0; i < n; ++i) sums[i + 1] = sums[i] + costs.cycles[i];
-  stages = std::min(stages, n);
+  stages = std::min(stages, n + 1);
   constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
   const auto cost = [&](size_t stage, size_t begin, size_t end) {
     uint64_t of_stage = sums[end] - sums[begin];
@@ -104,11 +104,10 @@ std::vector<size_t> BalancedSplit(const PartCosts& costs, size_t stages) {
   // The least cost of the slowest of the first stages that have the first parts.
   std::vector<std::vector<uint64_t>> least(stages + 1, std::vector<uint64_t>(n + 1, kNone));
   std::vector<std::vector<size_t>> begins(stages + 1, std::vector<size_t>(n + 1));
-  least[0][0] = 0;
-  for (size_t stage = 0; stage < stages; ++stage) {
-    for (size_t end = stage + 1; end <= n; ++end) {
-      for (size_t begin = stage; begin < end; ++begin) {
-        if (least[stage][begin] == kNone) continue;
+  for (size_t end = 0; end <= n; ++end) least[1][end] = cost(0, 0, end);
+  for (size_t stage = 1; stage < stages; ++stage) {
+    for (size_t end = stage; end <= n; ++end) {
+      for (size_t begin = stage - 1; begin < end; ++begin) {
         const uint64_t slowest = std::max(least[stage][begin], cost(stage, begin, end));
         if (slowest >= least[stage + 1][end]) continue;
         least[stage + 1][end] = slowest;
@@ -120,6 +119,14 @@ std::vector<size_t> BalancedSplit(const PartCosts& costs, size_t stages) {
   for (size_t stage = stages, end = n; stage > 1; --stage)
     beginnings.push_back(end = begins[stage][end]);
   std::reverse(beginnings.begin(), beginnings.end());
+  return beginnings;
+}
+
+std::vector<size_t> EvenSplit(const PartCosts& costs, size_t stages) {
+  const size_t shares = stages - (costs.last_is_first ? 1 : 0);
+  if (shares == 0 || shares > costs.parts.size()) return {};
+  std::vector<size_t> beginnings = EvenShares(costs.parts.size(), shares);
+  if (!costs.last_is_first) beginnings.erase(beginnings.begin());
   return beginnings;
 }
 

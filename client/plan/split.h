@@ -22,9 +22,14 @@ struct PartCosts {
 // Plans the network on one IPU. InvalidArgument: it has no parts.
 absl::StatusOr<PartCosts> CostsOfParts(const PlanRequest& request);
 
-// The parts with which the stages after the first begin: those for which the most expensive of
-// `stages` stages costs least. Fewer than asked for if there are not enough parts.
+// The parts with which the stages after the first begin, so that the most expensive of `stages`
+// stages costs least; the first stage may have no part. Fewer than asked for if there are not
+// enough parts.
 std::vector<size_t> BalancedSplit(const PartCosts& costs, size_t stages);
+
+// The same for stages with about as many parts each; the first one has none if it has what comes
+// after the last part. Empty if there are not enough parts.
+std::vector<size_t> EvenSplit(const PartCosts& costs, size_t stages);
 
 // NetworkRequest::stages for these parts.
 std::vector<std::string> StagesOf(const std::string& network, const PartCosts& costs,
