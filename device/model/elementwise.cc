@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "device/arch/hardware.h"
+#include "device/arch/vertex_cycles.h"
 #include "device/model/even.h"
 #include "device/model/op_plans.h"
 #include "device/program/unhandled.h"
@@ -34,6 +35,17 @@ TilePlan ElementwisePlan(const PlanContext& context, uint32_t tensor, double cyc
   return {{ElementwiseStep(context, tensor, cycles_per_vector)}};
 }
 
+namespace {
+
+double TranscendentalCycles(bool half) {
+  return half ? arch::kHalfTranscendentalCycles : arch::kFloatTranscendentalCycles;
+}
+
+// spec/hardware.md 7.4.
+double SigmoidCycles(bool half) { return half ? 6 : 12; }
+
+}  // namespace
+
 // 7.3 and 7.4 of the specification; F20 for what is not listed there.
 double UnaryCycles(program::v1::UnaryOperator op, bool half) {
   switch (op) {
@@ -43,6 +55,9 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
     case program::v1::TANH:
       return half ? 4 : 12;
     case program::v1::SIGMOID:
+      return SigmoidCycles(half);
+    case program::v1::RELU:
+      return 3;
     case program::v1::ERF_INV:
     case program::v1::ERF:
     case program::v1::SIN:
@@ -58,11 +73,11 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
     case program::v1::ATANH:
     case program::v1::EXPM1:
     case program::v1::LOG1P:
-      return half ? 6 : 12;
+      return TranscendentalCycles(half);
     case program::v1::SILU:
-      return (half ? 6 : 12) + 3;  // the sigmoid and a product (F20)
+      return SigmoidCycles(half) + arch::kPassCycles;  // and a product
     case program::v1::RELU6:
-      return 6;  // two comparisons (F20)
+      return 2 * arch::kPassCycles;  // comparisons
     case program::v1::SQUARE_ROOT:
       return half ? 23 : 10;
     case program::v1::RECIPROCAL:
@@ -71,7 +86,6 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
     case program::v1::NEGATE:
     case program::v1::ABSOLUTE:
     case program::v1::SQUARE:
-    case program::v1::RELU:
     case program::v1::LOGICAL_NOT:
     case program::v1::FLOOR:
     case program::v1::CEIL:
@@ -79,7 +93,7 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
     case program::v1::TRUNCATE:
     case program::v1::SIGN:
     case program::v1::BITWISE_NOT:
-      return 3;
+      return arch::kPassCycles;
     default:
       program::Unhandled("unary operator", op);
   }
@@ -91,23 +105,24 @@ double BinaryCycles(program::v1::BinaryOperator op, bool half) {
       return half ? 21 : 10;
     case program::v1::POWER:
     case program::v1::ATAN2:
-      return half ? 6 : 12;
+      return TranscendentalCycles(half);
     case program::v1::REMAINDER:
     case program::v1::FMOD:
-      return (half ? 21 : 10) + 3 + 3;  // quotient, its integer, the rest (F20)
+      return (half ? 21 : 10) + 2 * arch::kPassCycles;  // quotient, its integer, the rest
     case program::v1::MAXIMUM:
     case program::v1::MINIMUM:
       return half ? 4 : 3;
     case program::v1::TANH_GRADIENT:
     case program::v1::SIGMOID_GRADIENT:
-      return 9;  // three arithmetic passes (F20)
+      return 3 * arch::kPassCycles;
     case program::v1::SILU_GRADIENT:
-      return (half ? 6 : 12) + 12;  // the sigmoid and four arithmetic passes (F20)
+      return SigmoidCycles(half) + 4 * arch::kPassCycles;
     case program::v1::RELU6_GRADIENT:
-      return 6;
+      return 2 * arch::kPassCycles;
     case program::v1::ADD:
     case program::v1::SUBTRACT:
     case program::v1::MULTIPLY:
+      return 3;
     case program::v1::EQUAL:
     case program::v1::NOT_EQUAL:
     case program::v1::LESS:
@@ -122,7 +137,7 @@ double BinaryCycles(program::v1::BinaryOperator op, bool half) {
     case program::v1::BITWISE_XOR:
     case program::v1::SHIFT_LEFT:
     case program::v1::SHIFT_RIGHT:
-      return 3;
+      return arch::kPassCycles;
     default:
       program::Unhandled("binary operator", op);
   }

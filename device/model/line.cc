@@ -1,4 +1,5 @@
 #include "device/arch/hardware.h"
+#include "device/arch/vertex_cycles.h"
 #include "device/model/even.h"
 #include "device/model/op_plans.h"
 
@@ -9,9 +10,9 @@ namespace {
 TilePlan CumulatePlan(const Instruction& instruction, const PlanContext& context) {
   const program::TensorType type = context.Type(instruction.inputs(0));
   TilePlan plan;
-  plan.Add(ElementwiseStep(type, 6));
+  plan.Add(ElementwiseStep(type, 2 * arch::kPassCycles));
   plan.Add(TileExchangeStep(CeilDiv(type.bytes(), arch::kTilesPerIpu)));
-  plan.Add(ElementwiseStep(type, 3));
+  plan.Add(ElementwiseStep(type, arch::kPassCycles));
   return plan;
 }
 

@@ -1,3 +1,4 @@
+#include "device/arch/vertex_cycles.h"
 #include "device/model/op_plans.h"
 
 namespace vpod::model {
@@ -10,7 +11,7 @@ std::vector<PlanDef> LossPlans() {
            }},
           {Instruction::kSoftmaxCrossEntropyGradient,
            [](const Instruction& instruction, const PlanContext& context) {
-             return ElementwisePlan(context, instruction.inputs(0), 6);
+             return ElementwisePlan(context, instruction.inputs(0), 2 * arch::kPassCycles);
            }}};
 }
 

@@ -1,4 +1,5 @@
 #include "device/arch/hardware.h"
+#include "device/arch/vertex_cycles.h"
 #include "device/model/even.h"
 #include "device/model/op_plans.h"
 #include "device/model/reduction.h"
@@ -13,9 +14,15 @@ void AddNorm(TilePlan& plan, const PlanContext& context, uint32_t tensor) {
   plan.Add(TileExchangeStep(sizeof(float)));
 }
 
+// Cycles of a square root and a division of float32 (spec/hardware.md 7.4).
+constexpr double kRootAndQuotient = 10 + 10;
+
+// Passes of arithmetic and other cycles of an update.
+double Passes(int passes, double others = 0) { return passes * arch::kPassCycles + others; }
+
 }  // namespace
 
-// Cycles for one 64-bit vector; three for each pass of arithmetic (F20).
+// Cycles for one 64-bit vector.
 std::vector<PlanDef> OptimizerPlans() {
   return {{Instruction::kAccumulate,
            [](const Instruction& instruction, const PlanContext& context) {
@@ -23,56 +30,58 @@ std::vector<PlanDef> OptimizerPlans() {
              TilePlan plan;
              const program::TensorType gradient = context.Type(instruction.inputs(1));
              plan.Add(TileExchangeStep(CeilDiv(gradient.bytes(), arch::kTilesPerIpu)));
-             plan.Add(ElementwiseStep(gradient, 3));
+             plan.Add(ElementwiseStep(gradient, Passes(1)));
              return plan;
            },
            ResultsLie::kInPlace},
           {Instruction::kSgd,
            [](const Instruction& instruction, const PlanContext& context) {
              return ElementwisePlan(context, instruction.inputs(0),
-                                    instruction.outputs_size() > 1 ? 9 : 3);
+                                    Passes(instruction.outputs_size() > 1 ? 3 : 1));
            },
            ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kAdam,
            [](const Instruction& instruction, const PlanContext& context) {
-             // Four passes of arithmetic, a square root and a division.
-             return ElementwisePlan(context, instruction.inputs(0), 32);
+             return ElementwisePlan(context, instruction.inputs(0), Passes(4, kRootAndQuotient));
            },
            ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kRmsProp,
            [](const Instruction& instruction, const PlanContext& context) {
-             // Three passes of arithmetic, a square root and a division; one for each other state.
+             // One pass for each other state.
              const int more = instruction.outputs_size() - 2;
-             return ElementwisePlan(context, instruction.inputs(0), 29 + 3 * more);
+             return ElementwisePlan(context, instruction.inputs(0),
+                                    Passes(3 + more, kRootAndQuotient));
            },
            ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kLamb,
            [](const Instruction& instruction, const PlanContext& context) {
              // Moments and step as Adam's, two norms, then one pass more.
-             TilePlan plan = ElementwisePlan(context, instruction.inputs(0), 38);
+             TilePlan plan =
+                 ElementwisePlan(context, instruction.inputs(0), Passes(6, kRootAndQuotient));
              for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
-             plan.Add(ElementwiseStep(context, instruction.inputs(0), 3));
+             plan.Add(ElementwiseStep(context, instruction.inputs(0), Passes(1)));
              return plan;
            },
            ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kLambMoments,
            [](const Instruction& instruction, const PlanContext& context) {
-             TilePlan plan = ElementwisePlan(context, instruction.inputs(0), 38);
+             TilePlan plan =
+                 ElementwisePlan(context, instruction.inputs(0), Passes(6, kRootAndQuotient));
              for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
              return plan;
            },
            ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kLambStep,
            [](const Instruction& instruction, const PlanContext& context) {
-             return ElementwisePlan(context, instruction.inputs(0), 3);
+             return ElementwisePlan(context, instruction.inputs(0), Passes(1));
            },
            ResultsLie::kInPlace},
           {Instruction::kLars,
            [](const Instruction& instruction, const PlanContext& context) {
              // Two norms, then the update.
-             TilePlan plan = ElementwisePlan(context, instruction.inputs(0), 6);
+             TilePlan plan = ElementwisePlan(context, instruction.inputs(0), Passes(2));
              for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
-             plan.Add(ElementwiseStep(context, instruction.inputs(0), 9));
+             plan.Add(ElementwiseStep(context, instruction.inputs(0), Passes(3)));
              return plan;
            },
            ResultsLie::kInPlace, /*optimizer=*/true},
@@ -80,7 +89,7 @@ std::vector<PlanDef> OptimizerPlans() {
            [](const Instruction& instruction, const PlanContext& context) {
              TilePlan plan;
              for (uint32_t input : instruction.inputs()) {
-               plan.Add(ElementwiseStep(context, input, 3));
+               plan.Add(ElementwiseStep(context, input, Passes(1)));
                AddNorm(plan, context, input);
              }
              return plan;
@@ -89,7 +98,7 @@ std::vector<PlanDef> OptimizerPlans() {
            [](const Instruction& instruction, const PlanContext& context) {
              TilePlan plan;
              for (uint32_t input : instruction.inputs()) {
-               plan.Add(ElementwiseStep(context, input, 3));
+               plan.Add(ElementwiseStep(context, input, Passes(1)));
                plan.Add(ReduceSteps({.inputs = context.Elements(input), .outputs = 1},
                                     context.Type(input).type));
              }
@@ -97,7 +106,7 @@ std::vector<PlanDef> OptimizerPlans() {
            }},
           {Instruction::kUpdateLossScale,
            [](const Instruction& instruction, const PlanContext& context) {
-             return ElementwisePlan(context, instruction.inputs(0), 9);
+             return ElementwisePlan(context, instruction.inputs(0), Passes(3));
            }}};
 }
 

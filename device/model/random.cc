@@ -1,3 +1,4 @@
+#include "device/arch/vertex_cycles.h"
 #include "device/model/op_plans.h"
 
 namespace vpod::model {
@@ -12,9 +13,10 @@ std::vector<PlanDef> RandomPlans() {
           {Instruction::kRandom, [](const Instruction& instruction, const PlanContext& context) {
              const auto distribution = instruction.random().distribution();
              return ElementwisePlan(context, instruction.outputs(0),
-                                    distribution == program::v1::Random::BITS      ? 1
-                                    : distribution == program::v1::Random::UNIFORM ? 3
-                                                                                   : 12);
+                                    distribution == program::v1::Random::BITS ? 1
+                                    : distribution == program::v1::Random::UNIFORM
+                                        ? arch::kPassCycles
+                                        : 4 * arch::kPassCycles);
            }}};
 }
 

@@ -1,5 +1,5 @@
-// What a change of each default of the model (F1 to F19 of spec/hardware.md 10) by a fifth does to
-// the errors of all rows. Built with the defaults as variables (hardware.h).
+// Shows what a change of each default of the model (F1 to F20 of spec/hardware.md 10) by a fifth
+// does to the errors of all rows. Built with the defaults as variables (hardware.h).
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/arch/hardware.h"
+#include "device/arch/vertex_cycles.h"
 #include "device/base/status.h"
 #include "tests/fidelity/rows.h"
 
@@ -71,7 +72,9 @@ absl::Status Main() {
       Scaled("F16 rate of GW-Links", arch::kGwPortBytesPerSecond),
       Scaled("F17 cycles of a step of a collective", arch::kCollectiveStepCycles),
       Scaled("F18 control cycles of a step", arch::kControlCyclesPerStep),
-      Scaled("F19 seconds of a stream's request", arch::kStreamRequestSeconds)};
+      Scaled("F19 seconds of a stream's request", arch::kStreamRequestSeconds),
+      Scaled("F20 cycles of unlisted functions", arch::kPassCycles, arch::kHalfTranscendentalCycles,
+             arch::kFloatTranscendentalCycles)};
   VPOD_RETURN_IF_ERROR(Print("as it is", [] {}));
   for (const Default& each : defaults) {
     for (double factor : {0.8, 1.2}) {
