@@ -20,16 +20,21 @@ class Report {
   void Add(const std::string& what, double predicted, double published);
   // A figure that a constant of the model was taken from, or that follows from shapes: no
   // prediction, which `why` says.
-  void Check(const std::string& what, double predicted, double published, const char* why) const;
-  // What `vpod plan` was given for the row before.
+  void Check(const std::string& what, double predicted, double published, const char* why);
+  // The arguments that `vpod plan` was given for the row before.
   void Command(const std::string& words) const;
+  // Words, which should be the same.
   void Note(const std::string& what, const std::string& predicted, const std::string& published);
   // Begins a family of rows.
   void Head(const char* title);
   void End() const;
 
+  // In percent.
   double median() const { return Median(AllBut("")); }
   double worst() const { return AllBut("").back(); }
+  double worst_check() const { return worst_check_; }
+  size_t rows() const { return AllBut("").size(); }
+  bool notes_agree() const { return notes_agree_; }
 
  private:
   using Errors = std::vector<double>;
@@ -41,6 +46,8 @@ class Report {
   const bool quiet_;
   std::string family_;
   std::map<std::string, Errors> errors_;  // in percent, by family
+  double worst_check_ = 0;
+  bool notes_agree_ = true;
 };
 
 // Adds all rows.
