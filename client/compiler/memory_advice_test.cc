@@ -19,13 +19,18 @@ using program::v1::FLOAT32;
 struct Network {
   DataType type = FLOAT32;
   int64_t rows = 1 << 17, width = 512, layers = 8;
+  int64_t on_second = 0;  // the last of them, on IPU 1
 };
 
-// The end of the message about layers of products and activations that do not fit.
-std::string ToTry(const Network& network, CompileOptions options, bool trains = true) {
+// The message about layers of products and activations that do not fit.
+std::string Message(const Network& network, CompileOptions options, bool trains = true) {
   Graph g;
   Tensor x = g.Input("x", {network.type, {network.rows, network.width}});
   for (int64_t layer = 0; layer < network.layers; ++layer) {
+    if (layer == network.layers - network.on_second) {
+      g.SetIpu(1);
+      g.SetStage(1);
+    }
     x = g.Relu(g.MatMul(
         x, g.Variable(absl::StrCat("w", layer), {network.type, {network.width, network.width}},
                       graph::InitialValue::Filled(0.01))));
@@ -41,12 +46,17 @@ std::string ToTry(const Network& network, CompileOptions options, bool trains = 
   options.programs = {program};
   const auto compiled = Compile(g, options);
   EXPECT_EQ(compiled.status().code(), absl::StatusCode::kResourceExhausted) << compiled.status();
-  const std::string message(compiled.status().message());
+  return std::string(compiled.status().message());
+}
+
+// Its end.
+std::string ToTry(const Network& network, const CompileOptions& options, bool trains = true) {
+  const std::string message = Message(network, options, trains);
   const size_t at = message.find("To try: ");
   return at == std::string::npos ? message : message.substr(at);
 }
 
-constexpr char kRecomputation[] = "recomputation (option recomputation)",
+constexpr char kRecomputation[] = "recomputation (option recomputation: standard)",
                kActivations[] = "activations off the chip (option off_chip_activations)",
                kLessBatch[] =
                    "a smaller micro-batch with more gradient accumulation (option accumulation)",
@@ -105,6 +115,25 @@ TEST(MemoryAdviceTest, StateThatIsOffTheChipAlreadyIsNotAdvised) {
   CompileOptions options{.off_chip_optimizer_state = true,
                          .programs = {{.optimizer = AdamOptions{}}}};
   EXPECT_THAT(ToTry({}, options), testing::Not(testing::HasSubstr("optimiser")));
+}
+
+TEST(MemoryAdviceTest, TheFullestIpuIsDescribed) {
+  const CompileOptions two{.ipus_per_replica = 2};
+  EXPECT_THAT(Message({.layers = 14, .on_second = 8}, two),
+              testing::AllOf(testing::HasSubstr("On IPU 1, "),
+                             testing::HasSubstr(". Too full as well: IPU 0. To try: ")));
+  EXPECT_THAT(Message({.rows = 1 << 16, .layers = 9, .on_second = 1}, two),
+              testing::AllOf(testing::HasSubstr("On IPU 0, "),
+                             testing::Not(testing::HasSubstr("as well"))));
+}
+
+// A pipeline stores what waits for other micro-batches, and the last stage keeps nothing for them.
+TEST(MemoryAdviceTest, TheLastStageStoresNoActivations) {
+  const CompileOptions pipeline{
+      .ipus_per_replica = 2, .schedule = Schedule::kGrouped, .programs = {{.accumulation = 4}}};
+  EXPECT_THAT(ToTry({.rows = 1 << 13, .layers = 65, .on_second = 64}, pipeline),
+              testing::AllOf(testing::HasSubstr(kRecomputation),
+                             testing::Not(testing::HasSubstr(kActivations))));
 }
 
 TEST(MemoryAdviceTest, InferenceHasNoGradients) {

@@ -238,7 +238,7 @@ TEST_P(ProfileOfIpusTest, StreamsMoveTheBytesOfTheOperations) {
   }
 }
 
-// What operations do on the tiles adds up to their price, but for control code.
+// The steps of operations on the tiles add up to their price, but for control code.
 TEST(ProfileTest, StepsOnTilesAreThoseOfTheirOperation) {
   const std::string directory = TestDirectory();
   const EngineOptionsGuard options(All(directory));
@@ -316,7 +316,8 @@ TEST(ProfileTest, EachOptionHasItsEffectBesideAll) {
   EXPECT_EQ(runs(), 1u);
 }
 
-TEST(ProfileTest, VariablesTellWhatTheyAreFor) {
+// What the variables of a small program that trains are for, by name.
+std::map<std::string, std::string> Contents(uint32_t replicas) {
   const std::string directory = TestDirectory();
   const EngineOptionsGuard options(All(directory));
   Graph g;
@@ -326,25 +327,35 @@ TEST(ProfileTest, VariablesTellWhatTheyAreFor) {
                 g.MatMul(x, g.Variable(name, {FLOAT32, {64, 64}}, graph::InitialValue::Filled(1))));
   const Tensor loss = g.Mean(x);
   g.Output("loss", loss);
-  compiler::CompileOptions compile;
+  compiler::CompileOptions compile{.total_replicas = replicas, .tensor_shards = replicas};
   compile.programs = {
       {.name = "train", .accumulation = 2, .loss = loss, .optimizer = compiler::AdamOptions{}}};
   const auto compiled = compiler::Compile(g, compile);
-  ASSERT_TRUE(compiled.ok()) << compiled.status();
-  ASSERT_TRUE(Open(*compiled).ok());
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  auto device = session::CreateIpuModel({.replicas = replicas, .compute_threads = 2});
+  EXPECT_TRUE(session::Session::Create(*std::move(device), *compiled).ok());
   const auto report = pva::OpenReport(directory + "/train");
-  ASSERT_TRUE(report.ok()) << report.status();
-  std::map<std::string, std::string> contents;  // by name
-  std::set<std::string> all;
-  for (const pva::Variable& variable : report->variables) {
+  EXPECT_TRUE(report.ok()) << report.status();
+  std::map<std::string, std::string> contents;
+  for (const pva::Variable& variable : report->variables)
     contents[variable.name] = variable.contents;
-    all.insert(variable.contents);
+  return contents;
+}
+
+// Also where each replica updates a part.
+TEST(ProfileTest, VariablesTellWhatTheyAreFor) {
+  for (uint32_t replicas : {1, 2}) {
+    SCOPED_TRACE(replicas);
+    auto contents = Contents(replicas);
+    EXPECT_EQ(contents["w"], "weight");
+    EXPECT_EQ(contents["Accl1___w"], "optimizer state");
+    EXPECT_EQ(contents["Accl2___w"], "optimizer state");
+    EXPECT_EQ(contents[compiler::HyperParametersName(0)], "other");
+    std::set<std::string> all;
+    for (const auto& [name, of] : contents) all.insert(of);
+    for (const char* each : {"accumulator", "kept", "value"})
+      EXPECT_TRUE(all.contains(each)) << each;
   }
-  EXPECT_EQ(contents["w"], "weight");
-  EXPECT_EQ(contents["Accl1___w"], "optimizer state");
-  EXPECT_EQ(contents["Accl2___w"], "optimizer state");
-  EXPECT_EQ(contents[compiler::HyperParametersName(0)], "other");
-  for (const char* each : {"accumulator", "kept", "value"}) EXPECT_TRUE(all.contains(each)) << each;
 }
 
 TEST(ProfileTest, NoProfileWithoutOptions) {

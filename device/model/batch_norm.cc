@@ -22,8 +22,8 @@ void AddSums(TilePlan& plan, const program::TensorType& x, uint64_t outputs, boo
 
 namespace {
 
-// What a norm takes over is done by vertices of its own on hardware: an addition, whose operand
-// lies elsewhere, and an activation.
+// The work that a norm takes over is done by vertices of its own on hardware: an addition, whose
+// operand lies elsewhere, and an activation.
 template <class Op>
 void AddFused(TilePlan& plan, const Op& op, uint32_t x, const PlanContext& context) {
   if (op.add()) {

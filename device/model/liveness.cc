@@ -227,7 +227,7 @@ class Analysis {
   const program::v1::Ipu& text_;
   Liveness liveness_;
   ByteMap always_;  // the tensors that have their memory always
-  // Of the program that is visited.
+  // The part for the program that is visited.
   ProgramLiveness program_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> written_;  // values by (step, tensor)
   std::map<uint32_t, uint32_t> newest_;                        // value of each tensor

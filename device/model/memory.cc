@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,21 +100,64 @@ std::string FullestTiles(const IpuMemory& memory) {
   });
 }
 
-absl::Status OutOfMemory(const program::Executable& executable, uint32_t ipu,
-                         const IpuMemory& memory, const PlanContext& context) {
-  const uint64_t capacity = arch::kTileMemory.value();
-  const auto over = std::count_if(memory.tiles.begin(), memory.tiles.end(),
-                                  [&](const TileMemory& tile) { return tile.total() > capacity; });
-  const Contents contents(executable, ipu, memory, context);
-  const std::string advice = MemoryAdvice(executable, ipu, memory, context);
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "Out of memory: Cannot fit all variable data onto one or more tiles. On IPU ", ipu, ", ",
-      over, " of ", memory.tiles.size(), " tiles need more than their ", capacity,
-      " bytes, by up to ", memory.tiles[memory.fullest].total() - capacity,
-      " bytes. Fullest tiles: ", FullestTiles(memory), ". Tile ", memory.fullest, " is fullest ",
-      contents.When(), "; most of it is taken up by ", contents.Largest(), ".",
-      advice.empty() ? "" : absl::StrCat(" To try: ", advice, ".")));
-}
+uint64_t FullestBytes(const IpuMemory& memory) { return memory.tiles[memory.fullest].total(); }
+
+// The IPUs of a replica that are too full: the worst of them, and what would help all.
+class FullIpus {
+ public:
+  FullIpus(const program::Executable& executable, const Topology& topology)
+      : executable_(executable), topology_(topology), features_(FeaturesOf(executable)) {}
+
+  void Add(uint32_t ipu, IpuMemory memory) {
+    ipus_.push_back(ipu);
+    const PlanContext context(executable_.proto(), ipu, topology_);
+    for (MemorySaving& saving : MemorySavings(executable_, features_, ipu, memory, context))
+      savings_.push_back(std::move(saving));
+    if (ipus_.size() > 1 && FullestBytes(memory) <= FullestBytes(memory_)) return;
+    worst_ = ipu;
+    memory_ = std::move(memory);
+  }
+
+  absl::Status ToStatus() const {
+    const PlanContext context(executable_.proto(), worst_, topology_);
+    const Contents contents(executable_, worst_, memory_, context);
+    const std::string advice = MemoryAdvice(executable_, savings_);
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "Out of memory: Cannot fit all variable data onto one or more tiles. ", HowMuchOver(),
+        " Fullest tiles: ", FullestTiles(memory_), ". Tile ", memory_.fullest, " is fullest ",
+        contents.When(), "; most of it is taken up by ", contents.Largest(), ".", Others(),
+        advice.empty() ? "" : absl::StrCat(" To try: ", advice, ".")));
+  }
+
+ private:
+  // "On IPU 1, 3 of 1472 tiles need more than their 638976 bytes, by up to 8 bytes."
+  std::string HowMuchOver() const {
+    const uint64_t capacity = arch::kTileMemory.value();
+    const auto& tiles = memory_.tiles;
+    const auto over = std::count_if(tiles.begin(), tiles.end(), [&](const TileMemory& tile) {
+      return tile.total() > capacity;
+    });
+    return absl::StrCat("On IPU ", worst_, ", ", over, " of ", tiles.size(),
+                        " tiles need more than their ", capacity, " bytes, by up to ",
+                        FullestBytes(memory_) - capacity, " bytes.");
+  }
+
+  std::string Others() const {
+    std::vector<uint32_t> others = ipus_;
+    std::erase(others, worst_);
+    return others.empty()
+               ? ""
+               : absl::StrCat(" Too full as well: IPU ", absl::StrJoin(others, ", "), ".");
+  }
+
+  const program::Executable& executable_;
+  const Topology& topology_;
+  const ProgramFeatures features_;
+  std::vector<uint32_t> ipus_;
+  std::vector<MemorySaving> savings_;
+  uint32_t worst_ = 0;
+  IpuMemory memory_;  // of the worst
+};
 
 }  // namespace
 
@@ -123,14 +167,15 @@ Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu, const T
 
 absl::Status CheckMemory(const program::Executable& executable, const Topology& topology,
                          std::vector<Bytes>* use) {
-  absl::Status status;
+  std::optional<FullIpus> full;
   for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
-    const IpuMemory memory = PlanMemory(executable.proto(), ipu, topology);
+    IpuMemory memory = PlanMemory(executable.proto(), ipu, topology);
     if (use != nullptr) use->emplace_back(memory.total());
-    if (!status.ok() || memory.tiles[memory.fullest].total() <= arch::kTileMemory.value()) continue;
-    status = OutOfMemory(executable, ipu, memory, PlanContext(executable.proto(), ipu, topology));
+    if (FullestBytes(memory) <= arch::kTileMemory.value()) continue;
+    if (!full) full.emplace(executable, topology);
+    full->Add(ipu, std::move(memory));
   }
-  return status;
+  return full ? full->ToStatus() : absl::OkStatus();
 }
 
 }  // namespace vpod::model

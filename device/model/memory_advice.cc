@@ -18,35 +18,44 @@ using program::v1::Origin;
 // The contents of the fullest tile when it needs most, and what would make them smaller.
 class MemoryAdviser {
  public:
-  MemoryAdviser(const program::Executable& executable, uint32_t ipu, const IpuMemory& memory,
-                const PlanContext& context)
-      : executable_(executable), ipu_(ipu), memory_(memory), contents_(executable, ipu) {
+  MemoryAdviser(const program::Executable& executable, const ProgramFeatures& features,
+                uint32_t ipu, const IpuMemory& memory, const PlanContext& context)
+      : text_(executable.proto().ipus(static_cast<int>(ipu))),
+        features_(features),
+        recomputes_products_(features.recomputes_products.contains(ipu)),
+        memory_(memory),
+        contents_(executable, ipu) {
     const auto& variables = executable.proto().variables();
     if (std::none_of(variables.begin(), variables.end(),
                      [](const auto& variable) { return variable.shards() > 1; }))
       replicas_ = context.topology().num_replicas;
-    for (uint32_t each = 0; each < executable.ipus_per_replica(); ++each) LookAtProgram(each);
     for (const TileTensor& on_tile : OnFullestTile(memory, context)) Add(on_tile);
     if (memory.program < memory.temporary_bytes.size() &&
         memory.step < memory.temporary_bytes[memory.program].size())
       temporary_ = memory.temporary_bytes[memory.program][memory.step];
   }
 
-  std::string Advise() const {
+  std::vector<MemorySaving> Savings() const {
     // Values that are kept as bytes have the same types as the rest.
     const uint64_t floats = single_ + half_,
                    of_bytes = floats == 0 ? 0 : stashed_ * single_ / floats;
-    const uint64_t again = recomputes_ ? kept_ : kept_ + stashed_;
+    // Where products are computed again, all is that can be.
+    const uint64_t again = recomputes_products_ ? 0 : kept_ + stashed_;
+    // A pipeline stores what waits for later micro-batches.
+    const uint64_t off_chip = features_.stores_activations ? 0
+                              : features_.is_pipeline      ? stashed_
+                                                           : kept_ + stashed_;
     // Precision, micro-batch and memory proportion can be halved.
     // Names in brackets are those of compiler::CompileOptions and compiler::ProgramSpec.
-    std::vector<std::pair<uint64_t, const char*>> savings = {
+    const std::pair<uint64_t, const char*> savings[] = {
         {(single_ + of_bytes) / 2, "float16"},
-        {again, some_ipu_recomputes_ ? "more recomputation (option recomputation)"
-                                     : "recomputation (option recomputation)"},
-        {kept_ + stashed_, "activations off the chip (option off_chip_activations)"},
+        {again, features_.recomputes ? "more recomputation (option recomputation: standard)"
+                                     : "recomputation (option recomputation: standard)"},
+        {off_chip, "activations off the chip (option off_chip_activations)"},
         {values_ / 2,
-         trains_ ? "a smaller micro-batch with more gradient accumulation (option accumulation)"
-                 : "a smaller micro-batch"},
+         features_.trains
+             ? "a smaller micro-batch with more gradient accumulation (option accumulation)"
+             : "a smaller micro-batch"},
         {temporary_ / 2,
          "a smaller memory proportion of products (option products.memory_proportions)"},
         {state_, "the state of the optimiser off the chip (option off_chip_optimizer_state)"},
@@ -55,36 +64,14 @@ class MemoryAdviser {
         {state_ / 2, "an optimiser with less state"},
         {weights_, "weights off the chip (option off_chip_weights)"},
         {accumulators_, "accumulators off the chip (option off_chip_accumulators)"}};
-    const uint64_t total = memory_.tiles[memory_.fullest].total();
-    std::erase_if(savings, [&](const auto& saving) { return saving.first * kWorthTrying < total; });
-    std::stable_sort(savings.begin(), savings.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
-    if (executable_.ipus_per_replica() < arch::kMaxIpusPerReplica)
-      savings.emplace_back(0, "more IPUs per replica (option ipus_per_replica)");
-    return absl::StrJoin(savings, ", ",
-                         [](std::string* out, const auto& saving) { out->append(saving.second); });
+    const auto total = static_cast<double>(memory_.tiles[memory_.fullest].total());
+    std::vector<MemorySaving> parts;
+    for (const auto& [bytes, advice] : savings)
+      parts.push_back({static_cast<double>(bytes) / total, advice});
+    return parts;
   }
 
  private:
-  const program::v1::Ipu& TextOf(uint32_t ipu) const {
-    return executable_.proto().ipus(static_cast<int>(ipu));
-  }
-
-  void LookAtProgram(uint32_t ipu) {
-    const auto& functions = TextOf(ipu).functions();
-    for (uint32_t f = 0; f < static_cast<uint32_t>(functions.size()); ++f) {
-      const auto& instructions = functions[static_cast<int>(f)].instructions();
-      for (uint32_t i = 0; i < static_cast<uint32_t>(instructions.size()); ++i) {
-        const Instruction& instruction = instructions[static_cast<int>(i)];
-        const Origin* origin = executable_.OriginOf(ipu, f, i);
-        const bool recomputes = origin != nullptr && origin->phase() == Origin::RECOMPUTE;
-        some_ipu_recomputes_ = some_ipu_recomputes_ || recomputes;
-        recomputes_ = recomputes_ || (recomputes && ipu == ipu_);
-        trains_ = trains_ || FindPlan(instruction.attributes_case())->optimizer;
-      }
-    }
-  }
-
   void Add(const TileTensor& on_tile) {
     const MemoryContents contents =
         on_tile.value == nullptr
@@ -116,17 +103,17 @@ class MemoryAdviser {
         values_ += on_tile.bytes;
         break;
     }
-    const auto type = TextOf(ipu_).tensors(static_cast<int>(on_tile.tensor)).type();
+    const auto type = text_.tensors(static_cast<int>(on_tile.tensor)).type();
     if (type == program::v1::FLOAT32) single_ += on_tile.bytes;
     if (type == program::v1::FLOAT16) half_ += on_tile.bytes;
   }
 
-  const program::Executable& executable_;
-  const uint32_t ipu_;
+  const program::v1::Ipu& text_;
+  const ProgramFeatures& features_;
+  const bool recomputes_products_;  // on this IPU
   const IpuMemory& memory_;
   const MemoryContentsOf contents_;
   uint64_t replicas_ = 1;  // that may share the state out among them
-  bool trains_ = false, recomputes_ = false, some_ipu_recomputes_ = false;
   // Bytes: of floats, without what has its precision from the optimiser; of values that grow with
   // the micro-batch; of those, results kept for gradients, and what stages keep as bytes for later
   // micro-batches; of weights that are trained; of the sums of their gradients; of the optimiser's
@@ -137,9 +124,51 @@ class MemoryAdviser {
 
 }  // namespace
 
-std::string MemoryAdvice(const program::Executable& executable, uint32_t ipu,
-                         const IpuMemory& memory, const PlanContext& context) {
-  return MemoryAdviser(executable, ipu, memory, context).Advise();
+ProgramFeatures FeaturesOf(const program::Executable& executable) {
+  ProgramFeatures features;
+  const auto add = [&](uint32_t ipu, const Instruction& instruction, const Origin* origin) {
+    features.trains |= FindPlan(instruction.attributes_case())->optimizer;
+    if (origin == nullptr) return;
+    if (origin->phase() == Origin::RECOMPUTE) {
+      features.recomputes = true;
+      if (instruction.has_convolution() || instruction.has_mat_mul())
+        features.recomputes_products.insert(ipu);
+    }
+    if (origin->op() == "stash") {
+      features.stores_activations |= instruction.has_remote_store();
+      features.is_pipeline |= executable.ipus_per_replica() > 1;
+    }
+  };
+  for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
+    const auto& functions = executable.proto().ipus(static_cast<int>(ipu)).functions();
+    for (int f = 0; f < functions.size(); ++f) {
+      const auto& instructions = functions[f].instructions();
+      for (int i = 0; i < instructions.size(); ++i)
+        add(ipu, instructions[i],
+            executable.OriginOf(ipu, static_cast<uint32_t>(f), static_cast<uint32_t>(i)));
+    }
+  }
+  return features;
+}
+
+std::vector<MemorySaving> MemorySavings(const program::Executable& executable,
+                                        const ProgramFeatures& features, uint32_t ipu,
+                                        const IpuMemory& memory, const PlanContext& context) {
+  return MemoryAdviser(executable, features, ipu, memory, context).Savings();
+}
+
+std::string MemoryAdvice(const program::Executable& executable, std::vector<MemorySaving> savings) {
+  std::erase_if(savings, [](const auto& saving) { return saving.part * kWorthTrying < 1; });
+  std::stable_sort(savings.begin(), savings.end(),
+                   [](const auto& a, const auto& b) { return a.part > b.part; });
+  if (executable.ipus_per_replica() < arch::kMaxIpusPerReplica)
+    savings.push_back({0, "more IPUs per replica (option ipus_per_replica)"});
+  std::vector<std::string> advice;
+  for (MemorySaving& saving : savings) {
+    if (std::find(advice.begin(), advice.end(), saving.advice) == advice.end())
+      advice.push_back(std::move(saving.advice));
+  }
+  return absl::StrJoin(advice, ", ");
 }
 
 }  // namespace vpod::model

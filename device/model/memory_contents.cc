@@ -39,8 +39,16 @@ absl::string_view Name(MemoryContents contents) {
 
 MemoryContentsOf::MemoryContentsOf(const program::Executable& executable, uint32_t ipu)
     : executable_(executable), ipu_(ipu), text_(executable.proto().ipus(static_cast<int>(ipu))) {
-  for (const auto& function : text_.functions()) {
-    for (const Instruction& instruction : function.instructions()) {
+  for (int f = 0; f < text_.functions_size(); ++f) {
+    const auto& instructions = text_.functions(f).instructions();
+    for (int i = 0; i < instructions.size(); ++i) {
+      const Instruction& instruction = instructions[i];
+      const Origin* origin =
+          executable.OriginOf(ipu, static_cast<uint32_t>(f), static_cast<uint32_t>(i));
+      // Replicas that share out an update gather the parts of weights.
+      if (instruction.has_all_gather() && origin != nullptr && origin->phase() == Origin::UPDATE) {
+        for (uint32_t weight : instruction.outputs()) weights_.insert(PlaceOf(weight));
+      }
       if (!FindPlan(instruction.attributes_case())->optimizer) continue;
       weights_.insert(PlaceOf(instruction.inputs(0)));
       for (int s = 1; s < instruction.outputs_size(); ++s)

@@ -1,5 +1,5 @@
-// What the bytes in an IPU's memory are for: the one rule by which advice for programs that do not
-// fit and profiles tell what could be made smaller.
+// Tells what the bytes in an IPU's memory are for: the one rule by which advice for programs that
+// do not fit and profiles tell what could be made smaller.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ using program::v1::Instruction;
 // Worker cycles for one 64-bit vector of an element-by-element function.
 double UnaryCycles(program::v1::UnaryOperator op, bool half);
 double BinaryCycles(program::v1::BinaryOperator op, bool half);
-// Of a sum or product with a vector that all pixels or rows have in common (spec/planner.md 5).
+// For a sum or product with a vector that all pixels or rows have in common (spec/planner.md 5).
 inline constexpr double kBroadcastCycles = 1.2;
 
 // Where the results of an op lie, for those that read them (PlanContext).

@@ -43,8 +43,9 @@ enum class ConvolutionVertex { kAmp1x1, kAmpNx1, kSlic, kVmac, kHmac };
 // ones follow one another.
 struct Partition {
   ConvolutionVertex vertex = ConvolutionVertex::kAmp1x1;
-  // What the vertex takes at once, so that more is rounded up to a multiple: the AMP 16 inputs of
-  // float16 or 8 of float32, and with fewer of them several rows of the window in their place.
+  // The elements that the vertex takes at once, so that more is rounded up to a multiple: the AMP
+  // 16 inputs of float16 or 8 of float32, and with fewer of them several rows of the window in
+  // their place.
   uint64_t groups_at_once = 1, inputs_at_once = 16, outputs_at_once = 16, rows_at_once = 1;
   uint64_t groups = 1, batch = 1, inputs = 1, outputs = 1, serial_outputs = 1;
   PlannedConvolution::Plane field = {1, 1}, kernel = {1, 1};
@@ -54,7 +55,7 @@ struct Partition {
   }
 };
 
-// What the fullest tile takes: for each serial part, except for the rearrangements.
+// The memory that the fullest tile takes: for each serial part, except for the rearrangements.
 struct PartitionCost {
   // Copies before all else: cycles, and bytes that are exchanged.
   struct Rearrangement {

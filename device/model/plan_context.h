@@ -1,5 +1,5 @@
-// What the plan of an instruction depends on besides itself: the types of the tensors of its IPU,
-// where they lie, and the job.
+// Everything that the plan of an instruction depends on besides itself: the types of the tensors of
+// its IPU, where they lie, and the job.
 #pragma once
 
 #include <cstdint>

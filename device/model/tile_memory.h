@@ -43,7 +43,7 @@ struct IpuMemory {
   // When that tile needs most.
   uint32_t program = 0, step = 0;
   Liveness liveness;
-  // What an instruction receives and adds up on a tile, while it runs; [program][step].
+  // The bytes that an instruction receives and adds up on a tile, while it runs; [program][step].
   std::vector<std::vector<uint64_t>> temporary_bytes;
 
   uint64_t total() const;
@@ -55,8 +55,8 @@ struct TileTensor {
   uint64_t bytes;
   const LiveValue* value;
 };
-// What is on the fullest tile when it needs most, besides code and what an instruction receives and
-// adds up.
+// The contents of the fullest tile when it needs most, besides code and what an instruction
+// receives and adds up.
 std::vector<TileTensor> OnFullestTile(const IpuMemory& memory, const PlanContext& context);
 
 // The bytes of a tensor on each tile of its span.

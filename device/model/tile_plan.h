@@ -1,6 +1,6 @@
-// What an instruction does on the tiles of its IPU: steps, one after the other, and bytes. Each op
-// has a function that plans it (op_plans.h); one function prices all plans. The plans of today are
-// even: all tiles that are needed do the same.
+// The work of an instruction on the tiles of its IPU: steps, one after the other, and bytes. Each
+// op has a function that plans it (op_plans.h); one function prices all plans. The plans of today
+// are even: all tiles that are needed do the same.
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,7 @@ class Prices {
   }
 
   const Cost& OfStep(InstructionPlace place) const { return steps_[place.function][place.index]; }
-  // Of a function with all that it calls.
+  // The time of a function with all that it calls.
   const Cost& Of(uint32_t function) const { return functions_[function].cost; }
   bool Meets(uint32_t function) const { return functions_[function].meets; }
 

@@ -1,4 +1,4 @@
-// What limits a program is named, with advice that it does not follow already.
+// Insights name what limits a program, with advice that it does not follow already.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,9 +31,10 @@ TEST(InsightsTest, TheyFollowWhatIsInMemory) {
                     kept = Text(Insights(ProfileOf({.ipus = 1, .micro_batch = 192})));
   EXPECT_THAT(kept, HasSubstr("IPU 0 is out of memory: "));
   EXPECT_THAT(kept, HasSubstr("Float32 takes "));
-  EXPECT_THAT(kept,
-              testing::ContainsRegex(
-                  waiting + ".* To try: recomputation \\(option recomputation\\), or a smaller"));
+  EXPECT_THAT(
+      kept,
+      testing::ContainsRegex(
+          waiting + ".* To try: recomputation \\(option recomputation: standard\\), or a smaller"));
   EXPECT_THAT(kept, Not(HasSubstr("The state of the optimiser")));
 
   const std::string half =
@@ -44,7 +45,8 @@ TEST(InsightsTest, TheyFollowWhatIsInMemory) {
   const std::string norms = Text(Insights(
       ProfileOf({.ipus = 1, .micro_batch = 192, .recomputation = Recomputation::kNormOnly})));
   EXPECT_THAT(norms, testing::ContainsRegex(
-                         waiting + ".* To try: more recomputation \\(option recomputation\\), or"));
+                         waiting +
+                         ".* To try: more recomputation \\(option recomputation: standard\\), or"));
   const std::string all = Text(
       Insights(ProfileOf({.ipus = 1, .micro_batch = 384, .recomputation = Recomputation::kAll})));
   EXPECT_THAT(all, Not(HasSubstr(waiting)));

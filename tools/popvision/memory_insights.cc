@@ -1,4 +1,4 @@
-// What limits the memory of a program, and what would make it need less.
+// Says what takes up the memory of an IPU, and what would make it need less.
 #include <algorithm>
 #include <utility>
 
@@ -20,7 +20,7 @@ constexpr size_t kNamed = 5;
 
 std::string Megabytes(double bytes) { return absl::StrFormat("%.1f MB", bytes / 1e6); }
 
-// What is in use on an IPU at its peak, in bytes of all tiles.
+// The memory in use on an IPU at its peak, in bytes of all tiles.
 struct Peak {
   double all = 0;
   double single = 0, half = 0;  // floats, without what has its precision from the optimiser
@@ -105,7 +105,7 @@ class MemoryInsightsBuilder {
                  single = floats == 0 ? 0 : peak.single * (1 + peak.stashed / floats);
     if (const double waiting = peak.kept + peak.stashed; worth(waiting)) {
       Note("Results of the forward pass that wait for their gradients take ", Megabytes(waiting),
-           " of ", name_, " then. To try: ", RecomputationAdvice(peak),
+           " of ", name_, " then. To try: ", RecomputationAdvice(),
            "a smaller micro-batch with more gradient accumulation (option accumulation).");
     }
     if (worth(single / 2)) {
@@ -125,15 +125,19 @@ class MemoryInsightsBuilder {
     }
   }
 
-  std::string RecomputationAdvice(const Peak& peak) const {
-    const auto recomputes = [](const pva::Operation& operation) {
-      return operation.phase == "recompute";
-    };
-    const auto& operations = report_.operations;
-    if (std::none_of(operations.begin(), operations.end(), recomputes))
-      return "recomputation (option recomputation), or ";
-    // What is kept as bytes may be what is computed from.
-    return peak.kept > peak.stashed ? "more recomputation (option recomputation), or " : "";
+  // As model::MemorySavings.
+  std::string RecomputationAdvice() const {
+    bool recomputes = false;           // on some IPU
+    bool recomputes_products = false;  // on this one, which leaves nothing more
+    for (const pva::Operation& operation : report_.operations) {
+      if (operation.phase != "recompute") continue;
+      recomputes = true;
+      recomputes_products |= operation.ipu == ipu_ && (operation.instruction == "convolution" ||
+                                                       operation.instruction == "mat_mul");
+    }
+    if (recomputes_products) return "";
+    return recomputes ? "more recomputation (option recomputation: standard), or "
+                      : "recomputation (option recomputation: standard), or ";
   }
 
   const pva::Operation& OperationAt(size_t step) const {
