@@ -44,9 +44,10 @@ class StateOffload {
     }
   }
 
-  // An update clears them before its micro-batches.
+  // An update clears them before its micro-batches. What other IPUs send then is none.
   void AddAccumulators() {
     for (const LoweredStep& step : ipu_.sections[static_cast<int>(Section::kClear)]) {
+      if (step.instruction.has_exchange()) continue;
       for (uint32_t output : step.instruction.outputs()) {
         const LoweredTensor& tensor = ipu_.tensors[output];
         const program::TensorType type = {tensor.type.type, {tensor.type.elements()}};

@@ -158,6 +158,27 @@ TEST(OffloadTest, ResultsAreThoseOfActivationsOnTheChip) {
   }
 }
 
+// A pipeline sends them once, before the accumulators are in use.
+TEST(OffloadTest, WeightsOfOtherIpusAreNoAccumulators) {
+  Graph g;
+  Tensor x = g.Input("x", {FLOAT32, {kBatch, kWidth}});
+  const Tensor w = g.Variable("w", {FLOAT32, {kWidth, kWidth}}, RandomValues(kWidth * kWidth, 1));
+  for (uint32_t stage : {0, 1}) {
+    g.SetIpu(stage);
+    g.SetStage(stage);
+    x = g.Unary(v1::TANH, g.MatMul(x, w));
+  }
+  const Tensor loss = g.Mean(x);
+  g.Output("loss", loss);
+  CompileOptions options{.ipus_per_replica = 2, .schedule = Schedule::kGrouped};
+  options.off_chip_accumulators = true;
+  options.programs = {{.name = "train", .accumulation = kMicroBatches, .loss = loss}};
+  const auto compiled = Compile(g, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(compiled->executable->proto().ipus(0).remote_buffers_size(), 1);
+  EXPECT_EQ(compiled->executable->proto().ipus(1).remote_buffers_size(), 0);
+}
+
 // A transfer with streaming memory takes at most 128 MiB: what is larger lies in several rows.
 class LargeVariables : public testing::Test {
  protected:
