@@ -110,7 +110,7 @@ struct RemoteBuffer {
   std::string name;
   uint64_t rows = 0;
   uint64_t bytes = 0;    // of all rows
-  bool scratch = false;  // activations, which no later run reads
+  bool scratch = false;  // activations or accumulators, which no later run reads
 };
 
 // An operation of an IPU in a run. All runs and replicas take the same steps.

@@ -1,4 +1,4 @@
-// What goes to streaming memory and comes from it.
+// Shows what goes to streaming memory and comes from it.
 #include <algorithm>
 
 #include "absl/strings/match.h"
@@ -19,7 +19,7 @@ uint64_t BytesOf(const pva::Operation& operation) {
 
 // Bytes of a run that the compiler moves, and all; the rest are those of the program's own buffers.
 struct Kinds {
-  uint64_t state = 0, weights = 0, activations = 0, all = 0;
+  uint64_t state = 0, weights = 0, accumulators = 0, activations = 0, all = 0;
 };
 
 Kinds KindsOf(const Report& report, uint32_t ipu) {
@@ -30,11 +30,12 @@ Kinds KindsOf(const Report& report, uint32_t ipu) {
     kinds.all += bytes;
     if (!operation.remote_buffer) continue;
     const pva::RemoteBuffer& buffer = report.remote_buffers[*operation.remote_buffer];
+    const bool is_part = operation.op == "load" || operation.op == "store";
     if (buffer.scratch) {
-      kinds.activations += bytes;
+      (is_part ? kinds.accumulators : kinds.activations) += bytes;
     } else if (absl::StartsWith(buffer.name, "Accl")) {
       kinds.state += bytes;
-    } else if (operation.op == "load" || operation.op == "store") {
+    } else if (is_part) {
       kinds.weights += bytes;
     }
   }
@@ -91,10 +92,12 @@ std::string StreamingMemoryAdvice(const Report& report, uint32_t ipu) {
   std::vector<std::string> moved, options;
   if (much(kinds.state)) moved.push_back("the state of the optimiser");
   if (much(kinds.weights)) moved.push_back("weights");
+  if (much(kinds.accumulators)) moved.push_back("accumulators");
   if (much(kinds.activations)) moved.push_back("activations");
   if (moved.empty()) return "It moves rows of the program's own remote buffers.";
   if (much(kinds.state)) options.push_back("more gradient accumulation (option accumulation)");
-  if (much(kinds.weights)) options.push_back("a larger micro-batch");
+  if (much(kinds.weights) || much(kinds.accumulators))
+    options.push_back("a larger micro-batch with less gradient accumulation");
   if (much(kinds.activations))
     options.push_back("recomputation instead of activations off the chip (option recomputation)");
   if (much(kinds.state) && report.target.num_replicas > 1 && !IsSharded(report))

@@ -52,6 +52,7 @@ compiler::Compiled Compile(const NetworkOptions& options) {
   compile.off_chip_optimizer_state = options.off_chip;
   compile.off_chip_activations = options.off_chip;
   compile.off_chip_weights = options.off_chip;
+  compile.off_chip_accumulators = options.off_chip_accumulators;
   compile.total_replicas = options.replicas;
   compile.allow_out_of_memory = true;
   compile.programs = {{.name = "train",

@@ -22,23 +22,24 @@ struct NetworkOptions {
   compiler::Optimizer optimizer = {};
   uint32_t replicas = 1;
   bool off_chip = false;  // state, activations and weights
+  bool off_chip_accumulators = false;
 };
 
-// Of the first program, with a run that takes the cycles of the model and does not compute
-// anything.
+// The profile of the first program, with a run that takes the cycles of the model and does not
+// compute anything.
 pva::Report ProfileOf(const compiler::Compiled& compiled, uint32_t replicas = 1);
 pva::Report ProfileOf(const NetworkOptions& options);
-// That of NetworkOptions().
+// The profile of NetworkOptions().
 const pva::Report& Pipeline();
 
 struct RecordedRun {
   pva::Report report;
   base::Cycles cycles;  // that the device counted
 };
-// Of a run on an IPUModel.
+// The profile of a run on an IPUModel.
 RecordedRun Record(const NetworkOptions& options);
 
-// Of a document as JSON: its blocks, the one with a title, and the rows of that.
+// Parts of a document as JSON: its blocks, the one with a title, and the rows of that.
 nlohmann::json Blocks(const Document& document);
 nlohmann::json Find(const Document& document, const std::string& title);
 std::vector<nlohmann::json> Rows(const Document& document, const std::string& title);

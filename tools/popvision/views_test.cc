@@ -1,4 +1,4 @@
-// What views print agrees with the profile.
+// The figures that views print agree with the profile.
 #include "tools/popvision/views.h"
 
 #include <gmock/gmock.h>
@@ -218,6 +218,14 @@ TEST(ViewsTest, TrafficWithStreamingMemoryIsShown) {
               HasSubstr("the state shared out among replicas (option tensor_shards)"));
   EXPECT_THAT(Text(Summary(Pipeline())), Not(HasSubstr("Streaming memory")));
   EXPECT_THAT(Text(Insights(Pipeline())), Not(HasSubstr("streaming memory")));
+}
+
+TEST(ViewsTest, AccumulatorsOffTheChipAreNoActivations) {
+  const pva::Report report =
+      ProfileOf({.ipus = 1, .accumulation = 2, .off_chip_accumulators = true});
+  EXPECT_THAT(Text(Insights(report)),
+              HasSubstr("It moves accumulators. To try: a larger micro-batch with less gradient "
+                        "accumulation, less of it off the chip"));
 }
 
 TEST(ViewsTest, DiffShowsBothAndTheChange) {
