@@ -58,7 +58,14 @@ bool Statement::Next() {
   return false;
 }
 
-int64_t Statement::Integer() { return sqlite3_column_int64(statement_.get(), column_++); }
+void Statement::CheckNumber() {
+  const int type = sqlite3_column_type(statement_.get(), column_);
+  if (type == SQLITE_TEXT || type == SQLITE_BLOB) database_->FailRow("a number is expected");
+}
+int64_t Statement::Integer() {
+  CheckNumber();
+  return sqlite3_column_int64(statement_.get(), column_++);
+}
 uint64_t Statement::Count() {
   const int64_t value = Integer();
   if (value >= 0) return static_cast<uint64_t>(value);
@@ -71,7 +78,10 @@ uint32_t Statement::Id() {
   database_->FailRow("a number is too large");
   return 0;
 }
-double Statement::Real() { return sqlite3_column_double(statement_.get(), column_++); }
+double Statement::Real() {
+  CheckNumber();
+  return sqlite3_column_double(statement_.get(), column_++);
+}
 std::string Statement::Text() {
   const unsigned char* text = sqlite3_column_text(statement_.get(), column_);
   const int size = sqlite3_column_bytes(statement_.get(), column_++);

@@ -38,7 +38,8 @@ class Statement {
   // Goes to the next row; false after the last one, and after an error.
   bool Next();
 
-  // Columns of the row, from the first, one after the other.
+  // Columns of the row, from the first, one after the other. Text in the place of a number is an
+  // error of the row.
   int64_t Integer();
   uint64_t Count();  // an integer that is not negative
   uint32_t Id();
@@ -54,6 +55,9 @@ class Statement {
   };
   Statement(Database& database, sqlite3_stmt* statement)
       : database_(&database), statement_(statement) {}
+
+  // Fails the row if the column to be read next has text.
+  void CheckNumber();
 
   Database* database_;
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;

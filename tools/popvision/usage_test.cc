@@ -1,4 +1,4 @@
-// What is wrong gets one line and a status.
+// Each error gets one line and a status.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -130,6 +130,8 @@ TEST_F(UsageTest, ProfilesThatDoNotHoldTogether) {
   expect("INSERT INTO memory VALUES(0, 'stacks', NULL)", "category 'stacks' has 0 tiles");
   expect("INSERT INTO step VALUES(0, 0, 7, 0, 0, 1)", "operation 7 does not exist");
   expect("INSERT INTO run VALUES(0, -5)", "a count is negative");
+  expect("INSERT INTO run VALUES(0, 'many')", "a number is expected");
+  expect("UPDATE target SET clockFrequency = 'fast'", "a number is expected");
   expect("INSERT INTO program(id, parent, ipu) VALUES(0, 0, 0)", "program 0 does not exist");
   expect(
       "INSERT INTO program(id, ipu) VALUES(0, 0);"
