@@ -14,7 +14,7 @@
 namespace vpod::plan {
 namespace {
 
-// As a plan of the model has it.
+// The request of a small model.
 PlanRequest Request(uint32_t ipus) {
   return {.network = {.name = ipus == 1 ? "mnist" : "bert-tiny", .micro_batch = 4, .ipus = ipus},
           .accumulation = 8};

@@ -4,9 +4,11 @@
 #include <functional>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/models/bert.h"
 #include "client/models/efficientnet.h"
 #include "client/models/gpt2.h"
@@ -149,9 +151,58 @@ Tensor Vit(const nn::Builder& net, Tensor images, const NetworkRequest& request)
   return models::VisionTransformer(net, images, options);
 }
 
+// The words of a scope, which dots divide, and the name of the block to which it belongs.
+using Words = std::vector<std::string>;
+using FindBlock = std::string (*)(const Words&);
+
+std::string First(const Words& words, size_t count) {
+  if (words.size() < count) return "";
+  return absl::StrJoin(words.begin(), words.begin() + static_cast<ptrdiff_t>(count), ".");
+}
+
+// "bert.encoder.layer.3.attention", "bert.encoder.layer.3.output"
+std::string BertBlock(const Words& words) {
+  const std::string layer = First(words, 3) == "bert.encoder.layer" ? First(words, 4) : "";
+  if (layer.empty()) return "";
+  return absl::StrCat(layer,
+                      words.size() > 4 && words[4] == "attention" ? ".attention" : ".output");
+}
+
+// "features.2.1", between the stem, features.0, and the head, features.8
+std::string EfficientNetBlock(const Words& words) {
+  int stage = 0;
+  const bool is_block = words.size() > 2 && words[0] == "features" &&
+                        absl::SimpleAtoi(words[1], &stage) && stage >= 1 && stage <= 7;
+  return is_block ? First(words, 3) : "";
+}
+
+// "features.4", between the stem, features.0, and the head, features.18
+std::string MobileNetBlock(const Words& words) {
+  int block = 0;
+  const bool is_block = words.size() > 1 && words[0] == "features" &&
+                        absl::SimpleAtoi(words[1], &block) && block >= 1 && block <= 17;
+  return is_block ? First(words, 2) : "";
+}
+
+// "h.3" of "transformer.h.3"
+std::string Gpt2Block(const Words& words) {
+  return words.size() > 2 && words[1] == "h" ? absl::StrCat("h.", words[2]) : "";
+}
+
+// "encoder_layer_3" of "encoder.layers.encoder_layer_3"
+std::string VitBlock(const Words& words) {
+  return words.size() > 2 && words[1] == "layers" ? words[2] : "";
+}
+
+// "layer1.0"
+std::string ResNetBlock(const Words& words) {
+  return absl::StartsWith(words[0], "layer") ? First(words, 2) : "";
+}
+
 struct Model {
   Build build;
   NetworkOptions options;
+  FindBlock block = nullptr;  // of a model that has blocks
 };
 
 const std::map<std::string, Model>& Networks() {
@@ -162,16 +213,17 @@ const std::map<std::string, Model>& Networks() {
   const NetworkOptions gpt2{
       .tokens = true, .stages = true, .is_split = true, .last_is_first = true};
   NetworkOptions bert = gpt2;
-  bert.predictions = true;
+  bert.predictions = bert.stages_are_counts = true;
   static const auto* const networks = new std::map<std::string, Model>{
-      {"bert-base", {OfBert(models::BertBase), bert}},
-      {"bert-large", {OfBert(models::BertLarge), bert}},
-      {"bert-tiny", {OfBert(models::BertTiny), bert}},
-      {"efficientnet-b0", {OfEfficientNet(models::EfficientNetB0), chain}},
-      {"efficientnet-b4", {OfEfficientNet(models::EfficientNetB4), chain}},
-      {"efficientnet-b4-g16", {OfEfficientNet(models::EfficientNetB4Group16), chain}},
-      {"gpt2", {OfGpt2(models::Gpt2Small), gpt2}},
-      {"gpt2-medium", {OfGpt2(models::Gpt2Medium), gpt2}},
+      {"bert-base", {OfBert(models::BertBase), bert, BertBlock}},
+      {"bert-large", {OfBert(models::BertLarge), bert, BertBlock}},
+      {"bert-tiny", {OfBert(models::BertTiny), bert, BertBlock}},
+      {"efficientnet-b0", {OfEfficientNet(models::EfficientNetB0), chain, EfficientNetBlock}},
+      {"efficientnet-b4", {OfEfficientNet(models::EfficientNetB4), chain, EfficientNetBlock}},
+      {"efficientnet-b4-g16",
+       {OfEfficientNet(models::EfficientNetB4Group16), chain, EfficientNetBlock}},
+      {"gpt2", {OfGpt2(models::Gpt2Small), gpt2, Gpt2Block}},
+      {"gpt2-medium", {OfGpt2(models::Gpt2Medium), gpt2, Gpt2Block}},
       {"mnist",
        {[](const nn::Builder& net, const NetworkRequest& request) {
           return models::Mnist(net, Images(net.graph(), request, 1, 28));
@@ -181,18 +233,18 @@ const std::map<std::string, Model>& Networks() {
        {OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest& request) {
           return models::MobileNetV2(net, images, {.stages = request.stages});
         }),
-        chain}},
-      {"resnet18", {OfResNet(models::ResNet18), residual}},
-      {"resnet34", {OfResNet(models::ResNet34), residual}},
-      {"resnet50", {OfResNet(models::ResNet50), residual}},
-      {"resnet101", {OfResNet(models::ResNet101), residual}},
-      {"resnext101", {OfResNet(models::ResNext101_32x8d), residual}},
+        chain, MobileNetBlock}},
+      {"resnet18", {OfResNet(models::ResNet18), residual, ResNetBlock}},
+      {"resnet34", {OfResNet(models::ResNet34), residual, ResNetBlock}},
+      {"resnet50", {OfResNet(models::ResNet50), residual, ResNetBlock}},
+      {"resnet101", {OfResNet(models::ResNet101), residual, ResNetBlock}},
+      {"resnext101", {OfResNet(models::ResNext101_32x8d), residual, ResNetBlock}},
       {"vgg16",
        {OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest&) {
           return models::Vgg(net, images, models::Vgg16());
         }),
         images}},
-      {"vit-b16", {OfImages(Vit), vit}}};
+      {"vit-b16", {OfImages(Vit), vit, VitBlock}}};
   return *networks;
 }
 
@@ -253,6 +305,12 @@ absl::StatusOr<NetworkOptions> OptionsOf(const std::string& name) {
   if (model != Networks().end()) return model->second.options;
   return absl::InvalidArgumentError(absl::StrCat("unknown model '", name, "', must be one of ",
                                                  absl::StrJoin(NetworkNames(), ", ")));
+}
+
+std::string BlockOf(const std::string& name, const std::string& scope) {
+  const auto model = Networks().find(name);
+  if (model == Networks().end() || model->second.block == nullptr) return "";
+  return model->second.block(absl::StrSplit(scope, '.'));
 }
 
 absl::StatusOr<Network> BuildNetwork(const NetworkRequest& request) {

@@ -37,13 +37,14 @@ std::vector<std::string> NetworkNames();
 
 // Options of a request that a model takes, beside micro-batch, types and IPUs.
 struct NetworkOptions {
-  bool images = false;         // their type
-  bool image_size = false;     // else it is fixed
-  bool tokens = false;         // the sequence length
-  bool predictions = false;    // and the dropout of attention
-  bool stages = false;         // it has blocks that can be dealt to several IPUs
-  bool is_split = false;       // without stages, too
-  bool last_is_first = false;  // what is behind the last block is on the first IPU
+  bool images = false;             // their type
+  bool image_size = false;         // else it is fixed
+  bool tokens = false;             // the sequence length
+  bool predictions = false;        // and the dropout of attention
+  bool stages = false;             // it has blocks that can be dealt to several IPUs
+  bool stages_are_counts = false;  // of the blocks of each IPU, instead of the first of them
+  bool is_split = false;           // without stages, too
+  bool last_is_first = false;      // what is behind the last block is on the first IPU
   bool checkpoints = false;
   bool classes = false;  // their number
 };
@@ -53,6 +54,10 @@ std::vector<size_t> EvenShares(size_t parts, size_t shares);
 
 // InvalidArgument: an unknown name; the error lists those that are known.
 absl::StatusOr<NetworkOptions> OptionsOf(const std::string& name);
+
+// The block of a model to which a scope of its operations belongs, by the name that stages give it;
+// half a layer of BERT. Empty: none, or the model has no blocks.
+std::string BlockOf(const std::string& name, const std::string& scope);
 
 // InvalidArgument: an unknown name, sizes that do not fit, what the model does not take of
 // predictions, stages and checkpoints, or several IPUs for a model that is not split.

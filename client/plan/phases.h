@@ -15,7 +15,7 @@ struct PhaseCycles {
   model::Cycles other;  // that belongs to nothing of the model, as loops
 };
 
-// By IPU. Conditions are true and loops take all their rounds.
+// By IPU. Both sides of a condition count, and loops take all their rounds.
 std::vector<PhaseCycles> PhasesOf(const program::Executable& executable, uint32_t program,
                                   const model::Topology& topology);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <map>
 #include <optional>
 #include <thread>
@@ -64,7 +65,7 @@ class Searcher {
       auto& fastest = fastest_[IpusOf(family.split)];
       if (!fastest || IsFaster(*family.best, *fastest)) fastest = family.best;
     }
-    if (!best) return WhyNothing(families);
+    if (!best) return WhyNothing();
     SearchResult result;
     // A neighbour may be better still.
     for (std::optional<Point> better = best; better; better = Neighbours(*best, result)) {
@@ -117,7 +118,7 @@ class Searcher {
     return absl::OkStatus();
   }
 
-  // That fill a pipeline.
+  // The micro-batches that a pipeline needs, as the compiler checks it.
   uint32_t FewestMicroBatches(size_t ipus) const {
     const bool pipelined = request_.schedule != compiler::Schedule::kSharded &&
                            request_.schedule != compiler::Schedule::kPhased;
@@ -127,8 +128,8 @@ class Searcher {
     return static_cast<uint32_t>(2 * stages - 1);
   }
 
-  // With as many micro-batches in an update as the global batch and the streams of a run allow.
-  // InvalidArgument: these are too few.
+  // The request with as many micro-batches in an update as the global batch and the streams of a
+  // run allow. InvalidArgument: these are too few.
   absl::StatusOr<PlanRequest> RequestFor(const Setting& setting) const {
     PlanRequest request = request_;
     const size_t ipus = IpusOf(setting.split);
@@ -151,10 +152,12 @@ class Searcher {
                            program::Limits().stream_bytes, " bytes"));
   }
 
-  // Whether a plan can be made and fits, and how fast it is.
+  // Whether a plan can be made and fits; if it can be made, how fast it is, and the memory of its
+  // fullest IPU.
   struct Outcome {
     absl::Status status;
     double items_per_second = 0;
+    model::Bytes memory{std::numeric_limits<uint64_t>::max()};
   };
 
   // Looks at a request once.
@@ -166,7 +169,11 @@ class Searcher {
       if (known != outcomes_.end()) return known->second;
     }
     const absl::StatusOr<Plan> plan = MakePlan(request);
-    Outcome outcome{plan.ok() ? plan->fits : plan.status(), plan.ok() ? plan->items_per_second : 0};
+    Outcome outcome{.status = plan.status()};
+    if (plan.ok()) {
+      outcome = {plan->fits, plan->items_per_second,
+                 *std::max_element(plan->memory.begin(), plan->memory.end())};
+    }
     const base::MutexLock lock(mutex_);
     const Outcome& kept = outcomes_.try_emplace(key, std::move(outcome)).first->second;
     if (progress_) progress_(outcomes_.size());
@@ -180,7 +187,6 @@ class Searcher {
     int64_t largest = 0;    // micro-batch that fits
     int64_t too_large = 1;  // and one that does not
     std::optional<Point> best;
-    absl::Status failure;  // of the smallest setting
   };
 
   std::vector<Family> Explore() {
@@ -218,10 +224,7 @@ class Searcher {
     const auto request = RequestFor(setting);
     if (!request.ok()) return false;
     const Outcome& outcome = OutcomeOf(*request);
-    if (!outcome.status.ok()) {
-      family.failure = outcome.status;
-      return false;
-    }
+    if (!outcome.status.ok()) return false;
     Point point{setting, *request, outcome.items_per_second};
     if (!family.best || IsFaster(point, *family.best)) family.best = std::move(point);
     return true;
@@ -255,12 +258,22 @@ class Searcher {
     }
   }
 
-  absl::Status WhyNothing(const std::vector<Family>& families) const {
-    for (const Family& family : families) {
-      if (!family.failure.ok()) return family.failure;
+  // Says what is missing where the least is. Advice for that one plan would be what was tried.
+  absl::Status WhyNothing() {
+    const base::MutexLock lock(mutex_);
+    const auto closest = std::min_element(
+        outcomes_.begin(), outcomes_.end(),
+        [](const auto& a, const auto& b) { return a.second.memory < b.second.memory; });
+    if (closest == outcomes_.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("a global batch of ", global_batch_,
+                                                     " is too small for ", request_.pod, " IPUs"));
     }
-    return absl::InvalidArgumentError(absl::StrCat("a global batch of ", global_batch_,
-                                                   " is too small for ", request_.pod, " IPUs"));
+    const absl::Status& status = closest->second.status;
+    const auto message = status.message();
+    return absl::Status(
+        status.code(),
+        absl::StrCat("none of ", outcomes_.size(), " plans fits. Closest is ", closest->first, ". ",
+                     message.substr(0, message.find(" To try: "))));
   }
 
   struct Change {

@@ -33,13 +33,13 @@ using SearchProgress = std::function<void(size_t plans)>;
 // Searches over IPUs per replica, where their stages begin, micro-batch, recomputation and
 // accumulation, whose product with micro-batch and replicas is at most `global_batch`; the rest is
 // as the request has it. On all threads of the host; the result does not depend on them.
-// ResourceExhausted: nothing fits; the message is that of the smallest candidate.
+// ResourceExhausted: nothing fits; the message names the candidate that needs the least memory.
 absl::StatusOr<SearchResult> Search(const PlanRequest& request, uint64_t global_batch,
                                     SearchProgress progress = nullptr);
 
 // "standard"
 const char* NameOf(compiler::Recomputation recomputation);
-// "2 IPUs per replica from layer3.0, micro-batch 16, accumulation 8, recomputation standard"
+// "2 IPUs per replica (--stages layer3.0), micro-batch 16, accumulation 8, recomputation standard"
 std::string Describe(const PlanRequest& request);
 
 }  // namespace vpod::plan

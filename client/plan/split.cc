@@ -5,51 +5,14 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "device/base/status.h"
 
 namespace vpod::plan {
 namespace {
 
-// With which costs are compared: fixed costs of operations do not decide.
+// Costs are compared with it, so that fixed costs of operations do not decide.
 constexpr int64_t kMicroBatch = 8;
-
-bool IsBert(const std::string& network) { return absl::StartsWith(network, "bert"); }
-
-// Whether a word is a number in a range.
-bool IsNumber(const std::string& word, int least, int most) {
-  int number = 0;
-  return absl::SimpleAtoi(word, &number) && number >= least && number <= most;
-}
-
-// The part to which a scope belongs, or nothing.
-std::string PartOf(const std::string& network, const std::string& scope) {
-  const std::vector<std::string> words = absl::StrSplit(scope, '.');
-  const auto first = [&](size_t count) {
-    return words.size() < count
-               ? std::string()
-               : absl::StrJoin(words.begin(), words.begin() + static_cast<ptrdiff_t>(count), ".");
-  };
-  if (IsBert(network)) {
-    const std::string layer = absl::StartsWith(scope, "bert.encoder.layer.") ? first(4) : "";
-    const bool attention = words.size() > 4 && words[4] == "attention";
-    return layer.empty() ? layer : absl::StrCat(layer, attention ? ".attention" : ".output");
-  }
-  if (absl::StartsWith(network, "efficientnet"))
-    return words.size() > 2 && words[0] == "features" && IsNumber(words[1], 1, 7) ? first(3) : "";
-  if (absl::StartsWith(network, "mobilenet"))
-    return words.size() > 1 && words[0] == "features" && IsNumber(words[1], 1, 17) ? first(2) : "";
-  if (absl::StartsWith(network, "gpt2"))
-    return words.size() > 2 && words[1] == "h" ? absl::StrCat("h.", words[2]) : "";
-  if (absl::StartsWith(network, "vit"))
-    return words.size() > 2 && words[1] == "layers" ? words[2] : "";
-  // Residual networks, of which the others have none of these parts.
-  return absl::StartsWith(network, "resn") && absl::StartsWith(scope, "layer") ? first(2) : "";
-}
 
 }  // namespace
 
@@ -67,7 +30,7 @@ absl::StatusOr<PartCosts> CostsOfParts(const PlanRequest& request) {
   const auto visit = [&](uint32_t, const program::v1::Origin& origin, uint64_t of_step) {
     // Updates come once for many micro-batches.
     if (origin.phase() == program::v1::Origin::UPDATE) return;
-    const std::string part = PartOf(request.network.name, origin.scope());
+    const std::string part = BlockOf(request.network.name, origin.scope());
     if (part.empty()) {
       // The micro-batch begins; constants of all parts are filled before.
       if (origin.op() == "stream_in") behind = false;
@@ -133,7 +96,8 @@ std::vector<size_t> EvenSplit(const PartCosts& costs, size_t stages) {
 std::vector<std::string> StagesOf(const std::string& network, const PartCosts& costs,
                                   const std::vector<size_t>& beginnings) {
   std::vector<std::string> stages;
-  if (!IsBert(network)) {
+  const auto options = OptionsOf(network);
+  if (!options.ok() || !options->stages_are_counts) {
     for (size_t part : beginnings) stages.push_back(costs.parts[part]);
     return stages;
   }
