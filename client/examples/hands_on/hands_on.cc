@@ -317,7 +317,9 @@ int Main(int argc, char** argv) {
   }
   try {
     const absl::Status status = Run(arguments);
-    return status.ok() ? 0 : fail(status.message(), 1);
+    if (status.ok()) return 0;
+    // The network and the compiler know ranges that depend on each other.
+    return fail(status.message(), absl::IsInvalidArgument(status) ? 2 : 1);
   } catch (const popdist::popdist_error& error) {
     return fail(error.what(), 1);
   }
