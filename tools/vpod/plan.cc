@@ -1,5 +1,8 @@
 #include "tools/vpod/plan.h"
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -49,7 +52,7 @@ std::string WhyNot(const plan::Plan& plan) {
                               {"option off_chip_optimizer_state", "--off-chip-optimizer-state"},
                               {"option off_chip_weights", "--off-chip-weights"},
                               {"option products.memory_proportions", "--memory-proportion"},
-                              {"option recomputation", "--recompute"},
+                              {"option recomputation: standard", "--recompute standard"},
                               {"option tensor_shards", "--tensor-sharding"}});
 }
 
@@ -60,17 +63,20 @@ IpuFigures FiguresOf(const plan::Plan& plan) {
 std::string Explanation(const PodPlan& of) {
   std::string text =
       absl::StrCat("\nPOD of ", of.pod, " IPUs of type ", of.machine_type,
-                   ", the IPUs of a replica in a run:\n", IpuTables(FiguresOf(of.plan)));
+                   ", the IPUs of a replica in a run:\n", IpuTables(FiguresOf(of.plan)),
+                   "Writing all weights before a run and reading them after it takes ",
+                   of.plan.weight_transfers.value(), " cycles more.\n");
   if (!of.plan.fits.ok()) absl::StrAppend(&text, WhyNot(of.plan), "\n");
   return text;
 }
 
 nlohmann::ordered_json Json(const PodPlan& of, bool explain) {
-  nlohmann::ordered_json json =
-      PlanJson(RowOf(of), {.first = nlohmann::ordered_json::object(),
-                           .items = {{"global_batch", of.plan.global_batch}},
-                           .times = {{"seconds_per_update", of.plan.seconds},
-                                     {"cycles_per_run", of.plan.timeline().end().value()}}});
+  nlohmann::ordered_json json = PlanJson(
+      RowOf(of), {.first = nlohmann::ordered_json::object(),
+                  .items = {{"global_batch", of.plan.global_batch}},
+                  .times = {{"seconds_per_update", of.plan.seconds},
+                            {"cycles_per_run", of.plan.timeline().end().value()},
+                            {"weight_transfer_cycles", of.plan.weight_transfers.value()}}});
   if (!explain) return json;
   json["ipus_of_a_replica"] = IpuJson(FiguresOf(of.plan));
   if (!of.plan.fits.ok()) json["why_not"] = WhyNot(of.plan);
@@ -84,6 +90,26 @@ nlohmann::ordered_json Configuration(const plan::PlanRequest& request) {
           {"micro_batch", request.network.micro_batch},
           {"accumulation", request.accumulation},
           {"recompute", plan::NameOf(request.recomputation)}};
+}
+
+// At a terminal, how many plans a search has made, on a line that goes with the search.
+class SearchLine {
+ public:
+  ~SearchLine() {
+    if (is_shown_) std::fprintf(stderr, "\r\x1b[K");
+  }
+  void Show(size_t plans) const {
+    if (is_shown_) std::fprintf(stderr, "\rsearching: %zu plans", plans);
+  }
+
+ private:
+  const bool is_shown_ = render::TakesEscapeCodes(STDERR_FILENO);
+};
+
+absl::StatusOr<plan::SearchResult> SearchAndShow(const plan::PlanRequest& request,
+                                                 uint64_t global_batch) {
+  const SearchLine line;
+  return plan::Search(request, global_batch, [&](size_t plans) { line.Show(plans); });
 }
 
 }  // namespace
@@ -117,7 +143,7 @@ absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request, const Sys
 
 absl::StatusOr<std::string> SearchText(const plan::PlanRequest& request, uint64_t global_batch,
                                        PlanFormat format, bool explain) {
-  VPOD_ASSIGN_OR_RETURN(plan::SearchResult result, plan::Search(request, global_batch));
+  VPOD_ASSIGN_OR_RETURN(plan::SearchResult result, SearchAndShow(request, global_batch));
   const plan::PlanRequest& best = result.best.request;
   const PodPlan of_best{best.machine_type, best.pod, std::move(result.best.plan)};
   if (format == PlanFormat::kCsv) {

@@ -58,14 +58,15 @@ CLI::Validator PodSize() {
       range);
 }
 
-CLI::Validator Probability() {
+// A number for which `is_in_range`, which `range` describes.
+CLI::Validator Number(bool (*is_in_range)(float), const char* range) {
   return CLI::Validator(
-      [](const std::string& text) -> std::string {
+      [=](const std::string& text) -> std::string {
         float value = 0;
-        if (absl::SimpleAtof(text, &value) && value >= 0 && value < 1) return "";
-        return absl::StrCat(text, " is not a number from 0 to below 1");
+        if (absl::SimpleAtof(text, &value) && is_in_range(value)) return "";
+        return absl::StrCat(text, " is not a number ", range);
       },
-      "from 0 to below 1");
+      range);
 }
 
 // One of some names, which stand for values.
@@ -118,6 +119,13 @@ std::vector<CLI::Option*> AddConfiguration(CLI::App& command, plan::PlanRequest&
 }
 
 void Refuse(const std::string& message) { throw CLI::ValidationError(message); }
+
+template <class T>
+void RefuseTwice(const char* name, std::vector<T> values) {
+  std::sort(values.begin(), values.end());
+  const auto twice = std::adjacent_find(values.begin(), values.end());
+  if (twice != values.end()) Refuse(absl::StrCat(name, " names ", *twice, " twice"));
+}
 
 // Compiled programs leave open only where they run.
 void RefuseOptionsOfModels(const CLI::App& command, const char* what) {
@@ -223,7 +231,7 @@ void AddNetwork(CLI::App& command, plan::PlanRequest& request) {
   command
       .add_option("--attention-dropout", network.attention_dropout,
                   "of BERT: a probability (that of the other layers)")
-      ->check(Probability());
+      ->check(Number([](float value) { return value >= 0 && value < 1; }, "from 0 to below 1"));
   AddCount(command, "--classes", network.classes, 1 << 20, "of residual networks (1000)");
 }
 
@@ -242,14 +250,16 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
       "vpod plan [OPTIONS] -- PROGRAM [ARGUMENTS]: runs a program of your own up to its first "
       "session and plans what it has compiled");
   command
-      ->add_option("--pod", plan.systems.pods,
-                   "numbers of IPUs (16), as 16,64,256; efficiency is compared with the smallest")
+      ->add_option(
+          "--pod", plan.systems.pods,
+          "numbers of IPUs (16), as 16,64,256, or one with --search; efficiency is compared "
+          "with the smallest")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->transform(PodSize());
   command
       ->add_option("--machine-type", plan.systems.machine_types,
-                   "m2000 or bow2000, or both, as m2000,bow2000 (m2000)")
+                   "m2000 or bow2000, or both, as m2000,bow2000, or one with --search (m2000)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::IsMember({"m2000", "bow2000"}));
@@ -276,8 +286,10 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
                     "accumulated gradients lie in streaming memory between micro-batches");
   command->add_flag("--off-chip-optimizer-state", request.off_chip_optimizer_state,
                     "the state of the optimiser lies in streaming memory");
-  command->add_option("--memory-proportion", request.memory_proportion,
-                      "of a tile's memory for the operands of a product, above 0 to 1 (0.6)");
+  command
+      ->add_option("--memory-proportion", request.memory_proportion,
+                   "of a tile's memory for the operands of a product (0.6)")
+      ->check(Number([](float value) { return value > 0 && value <= 1; }, "above 0 up to 1"));
   auto* explain = command->add_flag("--explain", plan.explain,
                                     "show each IPU of a replica, and what does not fit");
   auto* search = command->add_flag(
@@ -296,6 +308,8 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
       ->excludes(json)
       ->excludes(explain);
   command->callback([command, &plan] {
+    RefuseTwice("--pod", plan.systems.pods);
+    RefuseTwice("--machine-type", plan.systems.machine_types);
     ChooseSubject(*command, plan);
     if (!plan.request.network.name.empty()) RefuseWhatIsIgnored(*command, plan);
   });

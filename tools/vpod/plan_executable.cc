@@ -1,5 +1,6 @@
 #include "tools/vpod/plan_executable.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -104,9 +105,13 @@ std::string Text(const std::vector<PodPlan>& plans, PlanFormat format, bool expl
   }
   if (!explain) return text;
   for (const Row& row : rows) text += Explanation(row);
-  // Whether it fits does not depend on the POD.
-  const absl::Status& fits = plans[0].plan.fits;
-  if (!fits.ok()) absl::StrAppend(&text, base::Printable(fits.message(), std::string::npos), "\n");
+  // Once, for the first POD where it does not.
+  const auto full = std::find_if(plans.begin(), plans.end(),
+                                 [](const PodPlan& each) { return !each.plan.fits.ok(); });
+  if (full != plans.end()) {
+    absl::StrAppend(&text, "\nPOD of ", full->pod, " IPUs of type ", full->machine_type, ": ",
+                    base::Printable(full->plan.fits.message(), std::string::npos), "\n");
+  }
   return text;
 }
 

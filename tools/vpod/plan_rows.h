@@ -27,15 +27,15 @@ struct PodRow {
 class Efficiency {
  public:
   void Add(const std::string& machine_type, uint32_t pod, double seconds);
-  // Of one that was added.
+  // The efficiency of one that was added.
   double Of(const std::string& machine_type, double seconds) const;
 
  private:
   std::map<std::string, std::pair<uint32_t, double>> smallest_;  // POD and its seconds, by machines
 };
 
-// What stands between the columns that both kinds of plan have: before the machine, between the
-// replicas and the items of a second, and before the shares of time.
+// The own columns of a kind of plan, between those that both kinds of plan have: before the
+// machine, between the replicas and the items of a second, and before the shares of time.
 template <class T>
 struct Between {
   T first, items, times;

@@ -2,6 +2,8 @@
 
 #include <poll.h>
 #include <spawn.h>
+#include <sys/inotify.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +13,8 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -32,7 +36,6 @@ constexpr std::chrono::milliseconds kPatience(3000);
 // From the time when its executable is there until it is told to end: a thread of it may wait for
 // what does not come.
 constexpr std::chrono::seconds kPatienceWithEnd(5);
-constexpr std::chrono::milliseconds kPollEvery(100);
 
 // A directory that goes with it.
 class TemporaryDirectory {
@@ -79,9 +82,11 @@ std::vector<std::string> EnvironmentWith(const std::string& directory,
   return variables;
 }
 
-// Its stdout is our stderr: our stdout is for the plan.
+// Its stdout is our stderr: our stdout is for the plan. Processes that outlive their parents become
+// our children.
 absl::StatusOr<pid_t> Start(std::vector<std::string> command,
                             std::vector<std::string> environment) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
@@ -97,7 +102,10 @@ absl::StatusOr<pid_t> Start(std::vector<std::string> command,
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error == 0) return child;
-  return absl::NotFoundError(absl::StrCat("cannot run '", command[0], "': ", strerror(error)));
+  const bool is_python = absl::EndsWith(command[0], ".py");
+  return absl::NotFoundError(absl::StrCat("cannot run '", command[0], "': ", strerror(error),
+                                          is_python ? ", try -- python3 " : "",
+                                          is_python ? command[0] : ""));
 }
 
 // The first by name, if there are several, as of a program that forks.
@@ -110,16 +118,73 @@ std::string ExecutableIn(const std::string& directory) {
   return files.empty() ? "" : *std::min_element(files.begin(), files.end());
 }
 
+int MillisecondsUntil(Clock::time_point time) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(time - Clock::now());
+  return static_cast<int>(std::max<int64_t>(0, left.count()));
+}
+
+base::UniqueFd DescriptorOf(pid_t process) {
+  return base::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+}
+
+// Tells a process to end, and kills it if it has not by then. False: we may not.
+bool End(pid_t process, Clock::time_point time) {
+  const base::UniqueFd ended = DescriptorOf(process);
+  pollfd event = {ended.get(), POLLIN, 0};
+  if (kill(process, SIGTERM) != 0) return false;
+  if (poll(&event, 1, MillisecondsUntil(time)) == 0 && kill(process, SIGKILL) != 0) return false;
+  return waitpid(process, nullptr, 0) == process;
+}
+
+// Processes of our session of which this one is the parent.
+std::vector<pid_t> Children() {
+  std::vector<pid_t> children;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::ifstream file(thread.path() / "children");
+    for (pid_t child = 0; file >> child;) {
+      if (getsid(child) == getsid(0)) children.push_back(child);
+    }
+  }
+  return children;
+}
+
+// Ends what a program has left running, and what that leaves: Start sees to it that all become our
+// children. Daemons, which have a session of their own, go on.
+void EndWhatIsLeft() {
+  std::set<pid_t> beyond_reach;
+  for (bool ended = true; ended;) {
+    ended = false;
+    const Clock::time_point time = Clock::now() + kPatience;
+    for (pid_t process : Children()) {
+      if (beyond_reach.contains(process)) continue;
+      ended = true;
+      if (!End(process, time)) beyond_reach.insert(process);
+    }
+  }
+}
+
+// Readable when a file is put into a directory.
+base::UniqueFd WatchFiles(const std::string& directory) {
+  base::UniqueFd files(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  inotify_add_watch(files.get(), directory.c_str(), IN_CLOSE_WRITE | IN_MOVED_TO);
+  return files;
+}
+
 // Its wait status. A signal that comes meanwhile is passed on.
-int WaitFor(pid_t child, const std::string& directory) {
-  const base::UniqueFd ended(static_cast<int>(syscall(SYS_pidfd_open, child, 0))),
-      signals = base::EndSignalDescriptor();
-  pollfd events[2] = {{ended.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
+int WaitFor(pid_t child, const std::string& directory, const base::UniqueFd& files) {
+  const base::UniqueFd ended = DescriptorOf(child), signals = base::EndSignalDescriptor();
+  pollfd events[3] = {
+      {ended.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}, {files.get(), POLLIN, 0}};
+  std::optional<Clock::time_point> time;  // to end it
   // Where the system gives no descriptor of a process, signals wait for its end.
-  std::optional<Clock::time_point> left;
-  while (ended.valid() && poll(events, 2, static_cast<int>(kPollEvery.count())) <= 0) {
-    if (!left && !ExecutableIn(directory).empty()) left = Clock::now();
-    if (left && Clock::now() - *left > kPatienceWithEnd) break;
+  while (ended.valid() && (!time || MillisecondsUntil(*time) > 0)) {
+    if (poll(events, 3, time ? MillisecondsUntil(*time) : -1) < 0 && errno != EINTR) break;
+    if (events[0].revents != 0 || events[1].revents != 0) break;
+    char seen[4096];
+    while (read(files.get(), seen, sizeof(seen)) > 0) {
+    }
+    if (!time && !ExecutableIn(directory).empty()) time = Clock::now() + kPatienceWithEnd;
   }
   if (ended.valid() && events[0].revents == 0) {
     kill(child, events[1].revents == 0 ? SIGTERM : base::PendingEndSignal());
@@ -128,6 +193,7 @@ int WaitFor(pid_t child, const std::string& directory) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
+  EndWhatIsLeft();
   return status;
 }
 
@@ -141,9 +207,10 @@ std::string HowItEnded(int status) {
 absl::StatusOr<std::shared_ptr<const program::Executable>> Compile(
     const std::vector<std::string>& command, std::optional<uint32_t> replicas) {
   VPOD_ASSIGN_OR_RETURN(const TemporaryDirectory directory, TemporaryDirectory::Make());
+  const base::UniqueFd files = WatchFiles(directory.path());
   VPOD_ASSIGN_OR_RETURN(const pid_t child,
                         Start(command, EnvironmentWith(directory.path(), replicas)));
-  const int status = WaitFor(child, directory.path());
+  const int status = WaitFor(child, directory.path(), files);
   const std::string file = ExecutableIn(directory.path());
   if (!file.empty()) return ReadExecutable(file);
   return absl::FailedPreconditionError(

@@ -1,11 +1,13 @@
 #include "tools/vpod/planned_program.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -128,6 +130,8 @@ TEST_F(PlannedProgramTest, WhatDoesNotFitIsCompiled) {
 TEST_F(PlannedProgramTest, ProgramsWithoutASessionSaySo) {
   EXPECT_EQ(Refusal({"/nowhere"}), "cannot run '/nowhere': No such file or directory");
   EXPECT_EQ(Refusal({"/"}), "cannot run '/': Permission denied");
+  EXPECT_EQ(Refusal({"/nowhere.py"}),
+            "cannot run '/nowhere.py': No such file or directory, try -- python3 /nowhere.py");
   EXPECT_EQ(Refusal({"true"}), "program 'true' ended with status 0 before it had a session");
   EXPECT_EQ(Refusal({"sh", "-c", "exit 7"}),
             "program 'sh' ended with status 7 before it had a session");
@@ -140,6 +144,36 @@ TEST_F(PlannedProgramTest, ProgramsWithoutASessionSaySo) {
               HasSubstr("ended with status 1 before it had a session"));
   setenv("TMPDIR", "/nowhere", /*overwrite=*/1);
   EXPECT_THAT(Refusal({"true"}), HasSubstr("TMPDIR"));
+}
+
+TEST_F(PlannedProgramTest, WhatAProgramLeavesRunningIsEnded) {
+  const std::string fifo = directory_ + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  // Its child, a grandchild, and one that does not listen.
+  EXPECT_THAT(
+      Refusal({"sh", "-c",
+               absl::StrCat("sleep 1000 > ", fifo, " & (sleep 1000 > ", fifo,
+                            " & trap '' TERM; sleep 1000 > ", fifo, " &) ; cat < ", fifo, " &")}),
+      HasSubstr("before it had a session"));
+  // No reader has the pipe open.
+  EXPECT_EQ(open(fifo.c_str(), O_WRONLY | O_NONBLOCK), -1);
+  EXPECT_EQ(errno, ENXIO);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+  std::filesystem::remove(fifo);
+}
+
+TEST_F(PlannedProgramTest, ADaemonThatAProgramStartsGoesOn) {
+  const std::string number = directory_ + "/pid";
+  Refusal({"sh", "-c",
+           absl::StrCat("setsid sh -c 'echo $$ > ", number, "; exec sleep 1000' & while ! [ -s ",
+                        number, " ]; do sleep 0.01; done")});
+  const pid_t pid = std::stoi("0" + base::ReadFile(number));
+  ASSERT_GT(pid, 0);
+  ASSERT_EQ(kill(pid, 0), 0);
+  kill(pid, SIGKILL);
+  EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+  std::filesystem::remove(number);
 }
 
 TEST_F(PlannedProgramTest, DamagedExecutablesSaySo) {
