@@ -114,7 +114,7 @@ BertOutputs Bert(const Builder& net, const BertInputs& inputs, const BertOptions
                 graph.SetStage(stage + next);
               });
   }
-  // What follows makes up another stage, on the first IPU.
+  // The rest makes up another stage, on the first IPU.
   const bool is_split = graph.ipu() != first;
   graph.SetIpu(first);
   if (is_split) graph.SetStage(graph.stage() + 1);

@@ -18,7 +18,7 @@ struct VisionTransformerOptions {
   float dropout = 0;   // in training
   int64_t classes = 1000;
   // Layers with which the next stage of a pipeline begins, on the next IPU: "encoder_layer_4".
-  // Those that the model does not have are an error of the graph.
+  // Layers that the model does not have are an error of the graph.
   std::vector<std::string> stages;
 };
 

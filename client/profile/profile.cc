@@ -155,7 +155,7 @@ absl::Status ReplaceProfile(const program::Executable& executable, uint32_t prog
   }
   absl::Status written = WriteProfile(executable, program, options, memory, file->name());
   if (written.ok()) {
-    // Of a process that was killed while it added a run: it is not for the new file.
+    // A process that was killed while it added a run left it: it is not for the new file.
     std::error_code error;
     std::filesystem::remove(path + "-journal", error);
     written = file->Finish();

@@ -67,7 +67,7 @@ class RecordingTest : public testing::Test {
     EXPECT_TRUE(compiled.ok()) << compiled.status();
     return session::Session::Create(*session::CreateIpuModel({.compute_threads = 1}), *compiled);
   }
-  // What is logged, a line an element.
+  // The log, a line an element.
   static std::vector<std::string> Logged() {
     return absl::StrSplit(testing::internal::GetCapturedStderr(), '\n', absl::SkipEmpty());
   }

@@ -12,7 +12,7 @@
 
 namespace vpod::session {
 
-// What profiles say of the IPUs that a program is compiled for.
+// The facts that profiles state about the IPUs that a program is compiled for.
 struct ProfiledTarget {
   bool is_model = false;
   double clock_hz = model::Topology().clock_hz;

@@ -75,7 +75,7 @@ absl::StatusOr<uint32_t> FindByName(absl::string_view kind, absl::string_view na
                     [](std::string* out, const auto& item) { out->append(NameOf(item)); })));
 }
 
-// What the host sees of a sharded variable or remote buffer.
+// The host's view of a sharded variable or remote buffer.
 template <class Sharded>
 void SetWhole(const Sharded& sharded, HostTensor& tensor) {
   if (sharded.shards() <= 1) return;

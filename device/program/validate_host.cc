@@ -27,8 +27,8 @@ absl::Status CheckIpu(const std::string& what, uint32_t ipu, const v1::Executabl
                               executable.ipus_per_replica() - 1));
 }
 
-// What the host sees of a variable or a remote buffer that has parts, or lies otherwise there;
-// `part` is what a replica has of it.
+// Checks what the host sees of a variable or a remote buffer that has parts, or lies otherwise
+// there; `part` is what a replica has of it.
 template <class Viewed>
 absl::Status ValidateHostView(const Viewed& viewed, const TensorType& part,
                               const std::string& name) {

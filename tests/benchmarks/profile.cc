@@ -1,4 +1,4 @@
-// What it costs to profile: a training step that is recorded beside one without a profile, how long
+// The cost of profiling: a training step that is recorded beside one without a profile, how long
 // it takes to write the profile, and how large that is.
 
 #include "client/profile/profile.h"

@@ -96,7 +96,8 @@ absl::StatusOr<base::Cycles> LoadMarks(session::Session& session, size_t posting
   return cycles;
 }
 
-// Of all syncs, with the delays that are asked for in place of those that the syncs contain.
+// The latency of all syncs, with the delays that are asked for in place of those that the syncs
+// contain.
 double Microseconds(base::Cycles syncs, const HostSyncOptions& options, double clock_hz) {
   const uint64_t delays = uint64_t{options.num_delays} * options.delay_cycles;
   const uint64_t cycles =

@@ -1,4 +1,4 @@
-// What changed from one profile to another.
+// Shows what changed from one profile to another.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -13,7 +13,7 @@ namespace vpod::popvision {
 namespace {
 
 using pva::Report;
-// Nothing for what a profile does not say.
+// By name; nothing where a profile does not say.
 using Figures = std::vector<std::pair<std::string, std::optional<uint64_t>>>;
 
 constexpr size_t kShown = 20;  // operations

@@ -1,4 +1,4 @@
-// What a view of a profile shows, without how: text, JSON and HTML are made of it.
+// The contents of a view of a profile, without their form: text, JSON and HTML are made of it.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ struct Chart {
 // The letter of a kind in which nothing is done.
 inline constexpr char kIdle = '.';
 
-// What somebody does, and when.
+// Activities over time, a lane for each actor.
 struct Lanes {
   struct Segment {
     uint64_t begin, end;

@@ -137,7 +137,7 @@ TEST(DocumentTest, ControlCharactersAreNotPrinted) {
   EXPECT_TRUE(std::all_of(json.begin(), json.end(), [](char c) { return c > 0 && c < 0x7f; }));
 }
 
-// Of many segments never more than a few are held as text.
+// Never more than a few of many segments are held as text.
 TEST(DocumentTest, JsonIsWrittenPieceByPiece) {
   class Pieces : public std::streambuf {
    public:

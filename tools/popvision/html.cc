@@ -98,7 +98,7 @@ std::string HtmlOf(const Chart& chart) {
   const double scale = static_cast<double>(kHeight) / static_cast<double>(top),
                width = static_cast<double>(kWidth - kLabel) / static_cast<double>(columns);
   absl::StrAppendFormat(&html, "<svg viewBox=\"0 0 %d %d\">\n", kWidth, kHeight + 40);
-  // Of each column, the value whose sum is largest: series lie on each other.
+  // The value of each column whose sum is largest: series lie on each other.
   std::vector<size_t> shown(columns);
   std::vector<uint64_t> largest(columns);
   for (size_t i = 0; i < n; ++i) {

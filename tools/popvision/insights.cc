@@ -1,4 +1,4 @@
-// What limits a program, and what to try.
+// Says what limits a program, and what to try.
 #include <algorithm>
 #include <map>
 #include <utility>

@@ -1,4 +1,4 @@
-// What is executed: the tree of the program, and its operations.
+// Views of what is executed: the tree of the program, and its operations.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -71,7 +71,7 @@ std::vector<Balance> Balances(const Report& report) {
 
 namespace {
 
-// What operations of a group do in a run.
+// The sum of what operations of a group do in a run.
 struct Work {
   uint64_t executions = 0;
   pva::CycleSplit cycles;

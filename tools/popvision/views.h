@@ -17,7 +17,7 @@ Document Liveness(const pva::Report& report);
 Document ProgramTree(const pva::Report& report);
 Document Operations(const pva::Report& report);
 Document Trace(const pva::Report& report);
-// What changed from one profile to another.
+// The changes from one profile to another.
 Document Diff(const pva::Report& before, const pva::Report& after);
 
 // --- What several views show ---
@@ -33,7 +33,7 @@ struct Execution {
 };
 Execution ExecutionOf(const pva::Report& report, uint32_t ipu);
 
-// What an IPU moves from and to streaming memory in a run: bytes, and the cycles of the operations
+// Traffic of an IPU with streaming memory in a run: bytes, and the cycles of the operations
 // that move them.
 struct StreamingTraffic {
   uint64_t from = 0, to = 0, cycles = 0;
@@ -41,7 +41,7 @@ struct StreamingTraffic {
 StreamingTraffic StreamingTrafficOf(const pva::Report& report, uint32_t ipu);
 // None for a program that keeps nothing there.
 std::optional<Table> StreamingMemoryTable(const pva::Report& report);
-// What an IPU moves, and what makes it less.
+// Names what an IPU moves, and what makes it less.
 std::string StreamingMemoryAdvice(const pva::Report& report, uint32_t ipu);
 
 Table ExecutionTable(const pva::Report& report);
@@ -73,7 +73,7 @@ std::vector<Balance> Balances(const pva::Report& report);  // by operation, of o
 double Percent(double part, double whole);
 // "12 %", "less than 1 %"
 std::string PercentText(double percent);
-// Of Insights, what is to be said of the memory of an IPU.
+// The part of Insights about the memory of an IPU.
 std::vector<std::string> MemoryInsights(const pva::Report& report, uint32_t ipu);
 // "IPU 0"
 std::string IpuName(uint32_t ipu);

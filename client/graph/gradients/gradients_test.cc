@@ -32,8 +32,8 @@ TEST(GradientTest, UnaryOperators) {
   }
 }
 
-// Those that are not among the other tests, too: an operator without one would be found only when
-// somebody trains with it.
+// Operators that are not among the other tests, too: an operator without one would be found only
+// when somebody trains with it.
 TEST(GradientTest, EveryOperatorThatGivesFloatsHasOne) {
   int operators = 0;
   const auto check = [&](const std::string& name, const auto& apply) {

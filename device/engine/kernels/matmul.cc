@@ -48,7 +48,7 @@ struct BlockCopy {
 
   int64_t line_stride() const { return length % kAliasing == 0 ? length + kPadding : length; }
   int64_t elements() const { return lines * line_stride(); }
-  // Of matrices, rows and columns.
+  // Rows and columns of matrices.
   Memory::dims strides() const {
     if (by_column) return {elements(), 1, line_stride()};
     return {elements(), line_stride(), 1};

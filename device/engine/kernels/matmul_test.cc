@@ -36,7 +36,7 @@ struct Case {
 
 template <class Check>
 void ForCases(const Check& check) {
-  // Of the last ones, blocks are copied because of their strides.
+  // Blocks of the last ones are copied because of their strides.
   const int64_t sizes[][3] = {{1, 1, 1},   {1, 5, 1},   {4, 1, 6},     {1, 7, 9},    {9, 7, 1},
                               {2, 3, 4},   {5, 5, 5},   {16, 16, 16},  {17, 33, 9},  {64, 48, 10},
                               {3, 300, 2}, {40, 2, 50}, {40, 36, 512}, {512, 36, 40}};
