@@ -24,6 +24,7 @@ using compiler::Recomputation;
 
 constexpr int64_t kMostMicroBatch = 512;
 constexpr int64_t kPrecision = 32;  // of the largest micro-batch that fits
+constexpr int64_t kFailures = 3;    // in a row, beyond which no micro-batch is tried
 constexpr uint32_t kIpus[] = {1, 2, 4, 8, 16, 32, 64};
 // A family that is this much slower than the fastest is not looked at more closely.
 constexpr double kShareWorthALook = 0.7;
@@ -241,8 +242,18 @@ class Searcher {
       const int64_t middle = (fits + above) / 2;
       (Try(family, middle) ? fits : above) = middle;
     }
+    // A larger one may divide better among the tiles, and fit again.
+    const int64_t step = 1 + fits / kPrecision;
+    int64_t failures = 0;
+    for (int64_t next = fits + step; fits > 0 && failures < kFailures && next <= kMostMicroBatch;
+         next += step) {
+      const bool is_better = Try(family, next);
+      failures = is_better ? 0 : failures + 1;
+      if (is_better) fits = next;
+      above = next;
+    }
     family.largest = fits;
-    family.too_large = above;
+    family.too_large = std::max(above, fits + 1);
   }
 
   // A smaller micro-batch leaves more of them to fill a pipeline with, and some sizes suit the
