@@ -20,10 +20,16 @@ constexpr std::chrono::milliseconds kPatience(3000);
 
 static_assert(kEndSignals[0] == SIGHUP && kEndSignals[1] == SIGINT && kEndSignals[2] == SIGTERM);
 
+// But for those that are ignored, as nohup has it: what is held back would come all the same.
 sigset_t EndSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int number : kEndSignals) sigaddset(&signals, number);
+  for (const int number : kEndSignals) {
+    struct sigaction action = {};
+    const bool is_ignored =
+        sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+    if (!is_ignored) sigaddset(&signals, number);
+  }
   return signals;
 }
 

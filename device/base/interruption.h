@@ -1,4 +1,5 @@
-// SIGINT, SIGTERM and SIGHUP held back while something must not be left half done.
+// SIGINT, SIGTERM and SIGHUP held back while something must not be left half done. Those that are
+// ignored stay so.
 #pragma once
 
 #include <chrono>

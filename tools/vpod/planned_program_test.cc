@@ -215,6 +215,16 @@ TEST_F(PlannedProgramTest, SignalsArePassedOn) {
     EXPECT_TRUE(std::filesystem::remove(told));
     std::filesystem::remove(started);
   }
+  // Those that are ignored, as under nohup, end nothing.
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    const Waiting waiting(absl::StrCat("touch ", started, "; sleep 0.2; touch ", told));
+    std::signal(SIGHUP, SIG_DFL);
+    wait_for(started);
+    EXPECT_EQ(waiting.EndWith(SIGHUP), 0);
+    EXPECT_TRUE(std::filesystem::remove(told));
+    std::filesystem::remove(started);
+  }
   // One that does not listen is killed.
   const Waiting waiting(absl::StrCat("trap '' INT; touch ", started, "; exec sleep 1000"));
   wait_for(started);
