@@ -68,16 +68,17 @@ absl::StatusOr<LoweredProgram> RunPasses(const graph::Graph& graph, const Progra
   return lowered;
 }
 
-// ResourceExhausted if it does not, unless the environment allows it: then that is logged.
+// ResourceExhausted if it does not, unless the environment allows it: options of the engine, which
+// log it, or a plan.
 absl::Status CheckThatItFits(const CompileOptions& options, Compiled& compiled) {
   const absl::Status fits = model::CheckMemory(
       *compiled.executable,
       {.num_replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica});
-  if (fits.ok()) return fits;
+  compiled.fits = fits.ok();
+  if (fits.ok() || IsPlannedProgram()) return absl::OkStatus();
   VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
   if (!engine.allow_out_of_memory) return fits;
   SdkLog(LogModule::kEngine, LogLevel::kWarn, fits.message());
-  compiled.fits = false;
   return absl::OkStatus();
 }
 
@@ -148,7 +149,7 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
       compiled.executable,
       program::Executable::Make(assembler.Finish(), LimitsWithoutMemory(), assembler.Origins()));
   VPOD_RETURN_IF_ERROR(dump.Add("all", "executable", compiled.executable->source()));
-  if (!options.allow_out_of_memory) VPOD_RETURN_IF_ERROR(CheckThatItFits(options, compiled));
+  if (!asked_for.allow_out_of_memory) VPOD_RETURN_IF_ERROR(CheckThatItFits(options, compiled));
   report("Initial values");
   compiled.initial_values = InitialValues(*compiled.executable, graph, options);
   report("Done");
