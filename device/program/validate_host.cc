@@ -138,7 +138,9 @@ absl::Status ValidateStreams(const v1::Executable& executable, const Limits& lim
       bytes = limits.stream_bytes + 1;
     }
     if (bytes > limits.stream_bytes) {
-      return Invalid(absl::StrCat("streams of one run exceed ", limits.stream_bytes, " bytes"));
+      return Invalid(absl::StrCat("streams of one run exceed ", limits.stream_bytes,
+                                  " bytes in all: '", stream.name(), "' moves ", type.bytes(),
+                                  " bytes ", transfers, transfers == 1 ? " time" : " times"));
     }
   }
   return absl::OkStatus();
