@@ -57,7 +57,9 @@ StreamingTraffic StreamingTrafficOf(const Report& report, uint32_t ipu) {
     if (operation.ipu != ipu || BytesOf(operation) == 0) continue;
     traffic.from += operation.from_streaming_memory * operation.executions;
     traffic.to += operation.to_streaming_memory * operation.executions;
-    traffic.cycles += operation.all_cycles().total();
+    // Without the control of the program, as model::Cost has it.
+    const pva::CycleSplit cycles = operation.all_cycles();
+    traffic.cycles += cycles.exchange + cycles.sync;
   }
   return traffic;
 }

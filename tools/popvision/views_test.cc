@@ -191,7 +191,7 @@ TEST(ViewsTest, TrafficWithStreamingMemoryIsShown) {
     bytes +=
         (operation.from_streaming_memory + operation.to_streaming_memory) * operation.executions;
     exchange += operation.all_cycles().exchange;
-    cycles += operation.all_cycles().total();
+    cycles += operation.all_cycles().exchange + operation.all_cycles().sync;
   }
   ASSERT_GT(bytes, 0u);
   const auto row = Rows(Summary(report), "Streaming memory of a replica in a run")[0];
