@@ -63,43 +63,57 @@ constexpr char kRecomputation[] = "recomputation (option recomputation: standard
                kState[] =
                    "the state of the optimiser off the chip (option off_chip_optimizer_state)",
                kWeights[] = "weights off the chip (option off_chip_weights)",
-               kMoreIpus[] = "more IPUs per replica (option ipus_per_replica).";
+               kMoreIpus[] = "more IPUs per replica (option ipus_per_replica)",
+               kMoreWithoutPipeline[] =
+                   "more IPUs per replica without a pipeline (options ipus_per_replica and "
+                   "schedule: sharded)";
 
+// A pipeline keeps activations of several micro-batches.
 TEST(MemoryAdviceTest, KeptActivationsAreComputedAgain) {
-  EXPECT_EQ(ToTry({}, {}), absl::StrCat("To try: ", kRecomputation, ", ", kActivations,
-                                        ", float16, ", kLessBatch, ", ", kMoreIpus));
+  EXPECT_EQ(ToTry({}, {}),
+            absl::StrCat("To try: ", kRecomputation, ", ", kActivations, ", float16, ",
+                         kMoreWithoutPipeline, ", ", kLessBatch, "."));
 }
 
 TEST(MemoryAdviceTest, WhatIsFloat16AlreadyIsNotAdvised) {
   EXPECT_EQ(ToTry({.type = FLOAT16, .rows = 1 << 18}, {}),
-            absl::StrCat("To try: ", kRecomputation, ", ", kActivations, ", ", kLessBatch, ", ",
-                         kMoreIpus));
+            absl::StrCat("To try: ", kRecomputation, ", ", kActivations, ", ", kMoreWithoutPipeline,
+                         ", ", kLessBatch, "."));
 }
 
-TEST(MemoryAdviceTest, WhatRecomputesAlreadyIsNotToldToDoSo) {
-  EXPECT_EQ(ToTry({.type = FLOAT16, .rows = 1 << 19}, {.recomputation = Recomputation::kAll}),
-            absl::StrCat("To try: ", kLessBatch, ", ", kMoreIpus));
+// An IPU that computes all of it again at once needs checkpoints.
+TEST(MemoryAdviceTest, WhatRecomputesAlreadyIsToldToDoLessAtOnce) {
+  const Network tall{.type = FLOAT16, .rows = 1 << 19};
+  EXPECT_EQ(ToTry(tall, {.recomputation = Recomputation::kAll}),
+            absl::StrCat("To try: recomputation of less at once (option recomputation: standard), ",
+                         kMoreWithoutPipeline, ", ", kLessBatch, "."));
+  EXPECT_THAT(ToTry(tall, {.recomputation = Recomputation::kStandard}),
+              testing::Not(testing::HasSubstr("option recomputation")));
+}
+
+TEST(MemoryAdviceTest, AMicroBatchOfOneCannotBeSmaller) {
+  EXPECT_THAT(ToTry({.rows = 1, .width = 16384, .layers = 4}, {}),
+              testing::Not(testing::HasSubstr("micro-batch")));
 }
 
 TEST(MemoryAdviceTest, StateOfTheOptimiserIsMovedOffTheChip) {
   const Network wide{.type = FLOAT16, .rows = 16, .width = 4096, .layers = 7};
   CompileOptions options{.programs = {{.optimizer = AdamOptions{}}}};
-  EXPECT_EQ(ToTry(wide, options),
-            absl::StrCat("To try: ", kState, ", an optimiser with less state, ", kWeights, ", ",
-                         kMoreIpus));
+  EXPECT_EQ(ToTry(wide, options), absl::StrCat("To try: ", kState, ", ", kMoreIpus,
+                                               ", an optimiser with less state, ", kWeights, "."));
   options.total_replicas = 4;
   EXPECT_EQ(ToTry(wide, options),
             absl::StrCat("To try: ", kState,
                          ", the state of the optimiser shared out among replicas (option "
-                         "tensor_shards), an optimiser with less state, ",
-                         kWeights, ", ", kMoreIpus));
+                         "tensor_shards), ",
+                         kMoreIpus, ", an optimiser with less state, ", kWeights, "."));
 }
 
 TEST(MemoryAdviceTest, AccumulatorsAreMovedOffTheChip) {
   const Network wide{.type = FLOAT16, .rows = 16, .width = 4096, .layers = 9};
   constexpr char kAccumulators[] = "accumulators off the chip (option off_chip_accumulators)";
   EXPECT_EQ(ToTry(wide, {.programs = {{.accumulation = 2}}}),
-            absl::StrCat("To try: ", kAccumulators, ", ", kWeights, ", ", kMoreIpus));
+            absl::StrCat("To try: ", kAccumulators, ", ", kMoreIpus, ", ", kWeights, "."));
 }
 
 TEST(MemoryAdviceTest, WhatIsSharedOutAlreadyIsNotAdvised) {
@@ -138,9 +152,9 @@ TEST(MemoryAdviceTest, TheLastStageStoresNoActivations) {
 
 TEST(MemoryAdviceTest, InferenceHasNoGradients) {
   EXPECT_EQ(ToTry({.type = FLOAT16, .rows = 1 << 19}, {}, /*trains=*/false),
-            absl::StrCat("To try: a smaller micro-batch, a smaller memory proportion of products "
-                         "(option products.memory_proportions), ",
-                         kMoreIpus));
+            absl::StrCat("To try: a smaller micro-batch, ", kMoreIpus,
+                         ", a smaller memory proportion of products (option "
+                         "products.memory_proportions)."));
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ class FullIpus {
   absl::Status ToStatus() const {
     const PlanContext context(executable_.proto(), worst_, topology_);
     const Contents contents(executable_, worst_, memory_, context);
-    const std::string advice = MemoryAdvice(executable_, savings_);
+    const std::string advice = MemoryAdvice(savings_);
     return absl::ResourceExhaustedError(absl::StrCat(
         "Out of memory: Cannot fit all variable data onto one or more tiles. ", HowMuchOver(),
         " Fullest tiles: ", FullestTiles(memory_), ". Tile ", memory_.fullest, " is fullest ",

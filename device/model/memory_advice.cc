@@ -22,6 +22,7 @@ class MemoryAdviser {
                 uint32_t ipu, const IpuMemory& memory, const PlanContext& context)
       : text_(executable.proto().ipus(static_cast<int>(ipu))),
         features_(features),
+        num_ipus_(executable.ipus_per_replica()),
         recomputes_products_(features.recomputes_products.contains(ipu)),
         memory_(memory),
         contents_(executable, ipu) {
@@ -30,6 +31,7 @@ class MemoryAdviser {
                      [](const auto& variable) { return variable.shards() > 1; }))
       replicas_ = context.topology().num_replicas;
     for (const TileTensor& on_tile : OnFullestTile(memory, context)) Add(on_tile);
+    if (recomputes_products_) keeps_nothing_ = KeepsNothing(context);
     if (memory.program < memory.temporary_bytes.size() &&
         memory.step < memory.temporary_bytes[memory.program].size())
       temporary_ = memory.temporary_bytes[memory.program][memory.step];
@@ -39,8 +41,9 @@ class MemoryAdviser {
     // Values that are kept as bytes have the same types as the rest.
     const uint64_t floats = single_ + half_,
                    of_bytes = floats == 0 ? 0 : stashed_ * single_ / floats;
-    // Where products are computed again, all is that can be.
-    const uint64_t again = recomputes_products_ ? 0 : kept_ + stashed_;
+    // Where products are computed again, all is that can be, but maybe less of it at once.
+    const uint64_t again = recomputes_products_ ? 0 : kept_ + stashed_,
+                   at_once = keeps_nothing_ ? recomputed_ : 0;
     // A pipeline stores what waits for later micro-batches.
     const uint64_t off_chip = features_.stores_activations ? 0
                               : features_.is_pipeline      ? stashed_
@@ -51,8 +54,9 @@ class MemoryAdviser {
         {(single_ + of_bytes) / 2, "float16"},
         {again, features_.recomputes ? "more recomputation (option recomputation: standard)"
                                      : "recomputation (option recomputation: standard)"},
+        {at_once, "recomputation of less at once (option recomputation: standard)"},
         {off_chip, "activations off the chip (option off_chip_activations)"},
-        {values_ / 2,
+        {features_.has_smallest_micro_batch ? 0 : values_ / 2,
          features_.trains
              ? "a smaller micro-batch with more gradient accumulation (option accumulation)"
              : "a smaller micro-batch"},
@@ -68,10 +72,40 @@ class MemoryAdviser {
     std::vector<MemorySaving> parts;
     for (const auto& [bytes, advice] : savings)
       parts.push_back({static_cast<double>(bytes) / total, advice});
+    parts.push_back(OfMoreIpus(total));
     return parts;
   }
 
  private:
+  // Twice as many. A pipeline divides what belongs to weights, but holds more micro-batches at
+  // once.
+  MemorySaving OfMoreIpus(double total) const {
+    constexpr char kMore[] = "more IPUs per replica (option ipus_per_replica)";
+    const auto of_weights = static_cast<double>(weights_ + state_ + accumulators_),
+               all = of_weights + static_cast<double>(values_);
+    const bool is_alone = num_ipus_ == 1;
+    if (num_ipus_ >= arch::kMaxIpusPerReplica) return {0, kMore};
+    if (!features_.trains || (!is_alone && !features_.is_pipeline)) return {all / 2 / total, kMore};
+    if (of_weights / 2 * kWorthTrying >= total) return {of_weights / 2 / total, kMore};
+    return {all / 2 / total,
+            "more IPUs per replica without a pipeline (options ipus_per_replica and schedule: "
+            "sharded)"};
+  }
+
+  // Whether all of a part of the program is computed again from its inputs, at once.
+  bool KeepsNothing(const PlanContext& context) const {
+    constexpr uint64_t kFew = 20;
+    const ProgramLiveness& program = memory_.liveness.programs[memory_.program];
+    uint64_t kept = 0, again = 0;
+    for (const LiveValue& value : program.values) {
+      const MemoryContents contents = contents_.Value(value, program.steps);
+      const uint64_t bytes = context.Type(value.tensor).bytes();
+      if (contents == MemoryContents::kKept) kept += bytes;
+      if (contents == MemoryContents::kRecomputed) again += bytes;
+    }
+    return kept * kFew < again;
+  }
+
   void Add(const TileTensor& on_tile) {
     const MemoryContents contents =
         on_tile.value == nullptr
@@ -95,6 +129,10 @@ class MemoryAdviser {
         kept_ += on_tile.bytes;
         values_ += on_tile.bytes;
         break;
+      case MemoryContents::kRecomputed:
+        recomputed_ += on_tile.bytes;
+        values_ += on_tile.bytes;
+        break;
       case MemoryContents::kStash:
         stashed_ += on_tile.bytes;
         values_ += on_tile.bytes;
@@ -110,16 +148,18 @@ class MemoryAdviser {
 
   const program::v1::Ipu& text_;
   const ProgramFeatures& features_;
+  const uint32_t num_ipus_;         // of a replica
   const bool recomputes_products_;  // on this IPU
+  bool keeps_nothing_ = false;      // but computes it again
   const IpuMemory& memory_;
   const MemoryContentsOf contents_;
   uint64_t replicas_ = 1;  // that may share the state out among them
   // Bytes: of floats, without what has its precision from the optimiser; of values that grow with
-  // the micro-batch; of those, results kept for gradients, and what stages keep as bytes for later
-  // micro-batches; of weights that are trained; of the sums of their gradients; of the optimiser's
-  // state; received and added up.
-  uint64_t single_ = 0, half_ = 0, values_ = 0, kept_ = 0, stashed_ = 0, weights_ = 0,
-           accumulators_ = 0, state_ = 0, temporary_ = 0;
+  // the micro-batch; of those, results kept for gradients, those computed again, and what stages
+  // keep as bytes for later micro-batches; of weights that are trained; of the sums of their
+  // gradients; of the optimiser's state; received and added up.
+  uint64_t single_ = 0, half_ = 0, values_ = 0, kept_ = 0, recomputed_ = 0, stashed_ = 0,
+           weights_ = 0, accumulators_ = 0, state_ = 0, temporary_ = 0;
 };
 
 }  // namespace
@@ -139,6 +179,11 @@ ProgramFeatures FeaturesOf(const program::Executable& executable) {
       features.is_pipeline |= executable.ipus_per_replica() > 1;
     }
   };
+  const auto& streams = executable.proto().streams();
+  features.has_smallest_micro_batch =
+      std::none_of(streams.begin(), streams.end(), [](const program::v1::Stream& stream) {
+        return stream.to_device() && stream.dims_size() > 0 && stream.dims(0) > 1;
+      });
   for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
     const auto& functions = executable.proto().ipus(static_cast<int>(ipu)).functions();
     for (int f = 0; f < functions.size(); ++f) {
@@ -157,12 +202,10 @@ std::vector<MemorySaving> MemorySavings(const program::Executable& executable,
   return MemoryAdviser(executable, features, ipu, memory, context).Savings();
 }
 
-std::string MemoryAdvice(const program::Executable& executable, std::vector<MemorySaving> savings) {
+std::string MemoryAdvice(std::vector<MemorySaving> savings) {
   std::erase_if(savings, [](const auto& saving) { return saving.part * kWorthTrying < 1; });
   std::stable_sort(savings.begin(), savings.end(),
                    [](const auto& a, const auto& b) { return a.part > b.part; });
-  if (executable.ipus_per_replica() < arch::kMaxIpusPerReplica)
-    savings.push_back({0, "more IPUs per replica (option ipus_per_replica)"});
   std::vector<std::string> advice;
   for (MemorySaving& saving : savings) {
     if (std::find(advice.begin(), advice.end(), saving.advice) == advice.end())

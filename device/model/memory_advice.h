@@ -20,6 +20,7 @@ struct ProgramFeatures {
   bool trains = false;
   bool is_pipeline = false;
   bool stores_activations = false;         // in streaming memory
+  bool has_smallest_micro_batch = false;   // streams bring one item at a time
   bool recomputes = false;                 // on some IPU
   std::set<uint32_t> recomputes_products;  // IPUs on which products are among it
 };
@@ -34,6 +35,6 @@ std::vector<MemorySaving> MemorySavings(const program::Executable& executable,
 
 // "float16, more IPUs per replica (option ipus_per_replica)": the savings of all IPUs that are too
 // full, that which saves most first, and each once.
-std::string MemoryAdvice(const program::Executable& executable, std::vector<MemorySaving> savings);
+std::string MemoryAdvice(std::vector<MemorySaving> savings);
 
 }  // namespace vpod::model

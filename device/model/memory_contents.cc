@@ -29,6 +29,8 @@ absl::string_view Name(MemoryContents contents) {
       return "update";
     case MemoryContents::kKept:
       return "kept";
+    case MemoryContents::kRecomputed:
+      return "recomputed";
     case MemoryContents::kStash:
       return "stash";
     case MemoryContents::kValue:
@@ -77,10 +79,13 @@ MemoryContents MemoryContentsOf::Value(const LiveValue& value,
   if (text_.tensors(static_cast<int>(value.tensor)).wide_accumulator() ||
       (maker != nullptr && maker->phase() == Origin::UPDATE))
     return instruction.has_fill() ? MemoryContents::kAccumulator : MemoryContents::kUpdate;
-  if (maker == nullptr || maker->phase() != Origin::FORWARD) return MemoryContents::kValue;
+  if (maker == nullptr) return MemoryContents::kValue;
+  const bool again = maker->phase() == Origin::RECOMPUTE;
+  if (!again && maker->phase() != Origin::FORWARD) return MemoryContents::kValue;
   if (maker->op() == "stash") return MemoryContents::kStash;
   const bool waits = reader != nullptr && reader->phase() == Origin::BACKWARD;
-  return waits && Computes(instruction) ? MemoryContents::kKept : MemoryContents::kValue;
+  if (!waits || !Computes(instruction)) return MemoryContents::kValue;
+  return again ? MemoryContents::kRecomputed : MemoryContents::kKept;
 }
 
 }  // namespace vpod::model

@@ -22,6 +22,7 @@ enum class MemoryContents {
   kAccumulator,  // the sum of a weight's gradients
   kUpdate,       // what else updates make, float32 whatever the precision
   kKept,         // a result of the forward pass that waits for its gradient and can be recomputed
+  kRecomputed,   // a result that was computed again and waits for its gradient
   kStash,        // what a stage keeps as bytes for later micro-batches
   kValue,        // another value of a micro-batch
 };

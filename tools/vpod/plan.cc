@@ -44,16 +44,18 @@ std::string Table(const std::vector<PodPlan>& plans) {
 
 // Why a plan does not fit, with the flags of the command in the place of the compiler's options.
 std::string WhyNot(const plan::Plan& plan) {
-  return absl::StrReplaceAll(plan.fits.message(),
-                             {{"option accumulation", "--accumulation"},
-                              {"option ipus_per_replica", "--ipus-per-replica"},
-                              {"option off_chip_accumulators", "--off-chip-accumulators"},
-                              {"option off_chip_activations", "--off-chip-activations"},
-                              {"option off_chip_optimizer_state", "--off-chip-optimizer-state"},
-                              {"option off_chip_weights", "--off-chip-weights"},
-                              {"option products.memory_proportions", "--memory-proportion"},
-                              {"option recomputation: standard", "--recompute standard"},
-                              {"option tensor_shards", "--tensor-sharding"}});
+  return absl::StrReplaceAll(
+      plan.fits.message(),
+      {{"option accumulation", "--accumulation"},
+       {"option ipus_per_replica", "--ipus-per-replica"},
+       {"options ipus_per_replica and schedule: sharded", "--ipus-per-replica, --schedule sharded"},
+       {"option off_chip_accumulators", "--off-chip-accumulators"},
+       {"option off_chip_activations", "--off-chip-activations"},
+       {"option off_chip_optimizer_state", "--off-chip-optimizer-state"},
+       {"option off_chip_weights", "--off-chip-weights"},
+       {"option products.memory_proportions", "--memory-proportion"},
+       {"option recomputation: standard", "--recompute standard"},
+       {"option tensor_shards", "--tensor-sharding"}});
 }
 
 IpuFigures FiguresOf(const plan::Plan& plan) {

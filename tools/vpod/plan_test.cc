@@ -26,7 +26,7 @@ TEST(PlanTest, AdviceNamesFlagsOfTheCommand) {
     const std::string advice = text->substr(std::min(text->find("To try: "), text->size()));
     EXPECT_THAT(advice, HasSubstr("recomputation (--recompute standard)"));
     EXPECT_THAT(advice, HasSubstr("activations off the chip (--off-chip-activations)"));
-    EXPECT_THAT(advice, HasSubstr("more IPUs per replica (--ipus-per-replica)"));
+    EXPECT_THAT(advice, HasSubstr("(--ipus-per-replica, --schedule sharded)"));
     EXPECT_THAT(advice, Not(HasSubstr("(option ")));
   }
 }
