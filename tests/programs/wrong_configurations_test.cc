@@ -208,7 +208,7 @@ TEST(WrongConfigurationsTest, Plans) {
             "--tensor-sharding has no effect with --optimizer sgd"},
            {2, "vpod plan resnet50 --optimizer lars --tensor-sharding",
             "--tensor-sharding has no effect with --optimizer lars"},
-           {2, "vpod plan resnet50 --pod 12", "a power of two from 4 to 65536 IPUs, not 12"},
+           {2, "vpod plan resnet50 --pod 12", "a power of two from 4 to 65536 IPUs, not '12'"},
            {2, "vpod plan resnet50 --search --pod 4,16", "--search takes one POD, --pod names 2"},
            {2, "vpod plan resnet50 --search --machine-type m2000,bow2000",
             "--search takes one type of machine, --machine-type names 2"},

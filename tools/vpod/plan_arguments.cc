@@ -51,7 +51,7 @@ CLI::Validator PodSize() {
         uint64_t ipus = 0;
         if (!absl::SimpleAtoi(text, &ipus) || ipus < arch::kIpusPerMachine ||
             ipus > arch::kMaxIpusPerPod || !arch::IsPowerOfTwo(ipus))
-          return absl::StrCat("a POD has ", range, " IPUs, not ", text);
+          return absl::StrCat("a POD has ", range, " IPUs, not '", text, "'");
         text = absl::StrCat(ipus);
         return "";
       },

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/compiler/executable_file.h"
@@ -124,7 +123,7 @@ absl::StatusOr<std::shared_ptr<const program::Executable>> ReadExecutable(const 
   absl::StatusOr<compiler::ExecutableFile> file =
       compiler::ReadExecutableFile(path, compiler::LimitsWithoutMemory());
   if (file.ok()) return std::move(file->executable);
-  if (absl::StrContains(file.status().message(), path)) return file.status();
+  if (!absl::IsInvalidArgument(file.status())) return file.status();  // it cannot be read
   return absl::InvalidArgumentError(absl::StrCat("file '", path, "': ", file.status().message()));
 }
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -41,11 +42,12 @@ constexpr std::chrono::seconds kPatienceWithEnd(5);
 class TemporaryDirectory {
  public:
   static absl::StatusOr<TemporaryDirectory> Make() {
-    std::error_code error;
-    std::string path = std::filesystem::temp_directory_path(error) / "vpod-plan.XXXXXX";
-    if (!error && mkdtemp(path.data()) != nullptr) return TemporaryDirectory(std::move(path));
-    return absl::UnavailableError(absl::StrCat("cannot make the directory '", path, "' (TMPDIR): ",
-                                               error ? error.message() : strerror(errno)));
+    const char* parent = std::getenv("TMPDIR");
+    std::string path =
+        absl::StrCat(parent == nullptr || *parent == '\0' ? "/tmp" : parent, "/vpod-plan.XXXXXX");
+    if (mkdtemp(path.data()) != nullptr) return TemporaryDirectory(std::move(path));
+    return absl::UnavailableError(
+        absl::StrCat("cannot make the directory '", path, "' (TMPDIR): ", strerror(errno)));
   }
   TemporaryDirectory(TemporaryDirectory&& other) noexcept : path_(std::move(other.path_)) {
     other.path_.clear();
