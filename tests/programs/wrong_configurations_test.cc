@@ -70,7 +70,7 @@ TEST(WrongConfigurationsTest, ProgramsWithSeveralIpus) {
            {2, small + "--replicas 0", "--replicas"},
            {2, small + "--wrong", "--wrong"},
            {2, small + "--learning-rate x", "--learning-rate"},
-           {2, small + "--learning-rate nan", "nan"},
+           {2, small + "--learning-rate nan", "--learning-rate: nan is not a number from 0 to 1"},
            {2, small + "--ipus 2 --split nonsense --accumulation 3", "no block 'nonsense'"},
            {2, small + "--schedule 1", "--schedule: 1 not in {grouped,"},
            {2, small + "--schedule sharded", "--schedule needs several IPUs, which --ipus gives"},

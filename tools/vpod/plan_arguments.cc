@@ -18,6 +18,7 @@
 #include "client/plan/executable_plan.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
+#include "device/base/real_number.h"
 #include "device/base/status.h"
 #include "device/base/whole_number.h"
 #include "tools/vpod/plan_executable.h"
@@ -54,17 +55,6 @@ CLI::Validator PodSize() {
           return absl::StrCat("a POD has ", range, " IPUs, not '", text, "'");
         text = absl::StrCat(ipus);
         return "";
-      },
-      range);
-}
-
-// A number for which `is_in_range`, which `range` describes.
-CLI::Validator Number(bool (*is_in_range)(float), const char* range) {
-  return CLI::Validator(
-      [=](const std::string& text) -> std::string {
-        float value = 0;
-        if (absl::SimpleAtof(text, &value) && is_in_range(value)) return "";
-        return absl::StrCat(text, " is not a number ", range);
       },
       range);
 }
@@ -231,7 +221,8 @@ void AddNetwork(CLI::App& command, plan::PlanRequest& request) {
   command
       .add_option("--attention-dropout", network.attention_dropout,
                   "of BERT: a probability (that of the other layers)")
-      ->check(Number([](float value) { return value >= 0 && value < 1; }, "from 0 to below 1"));
+      ->check(base::RealNumber([](double value) { return value >= 0 && value < 1; },
+                               "from 0 to below 1"));
   AddCount(command, "--classes", network.classes, 1 << 20, "of residual networks (1000)");
 }
 
@@ -289,7 +280,8 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
   command
       ->add_option("--memory-proportion", request.memory_proportion,
                    "of a tile's memory for the operands of a product (0.6)")
-      ->check(Number([](float value) { return value > 0 && value <= 1; }, "above 0 up to 1"));
+      ->check(base::RealNumber([](double value) { return value > 0 && value <= 1; },
+                               "above 0 up to 1"));
   auto* explain = command->add_flag("--explain", plan.explain,
                                     "show each IPU of a replica, and what does not fit");
   auto* search = command->add_flag(

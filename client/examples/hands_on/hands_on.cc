@@ -26,6 +26,7 @@
 #include "client/session/open.h"
 #include "client/session/profiles.h"
 #include "client/session/session.h"
+#include "device/base/real_number.h"
 #include "device/base/status.h"
 #include "device/base/stdout.h"
 #include "device/base/text.h"
@@ -229,8 +230,10 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   count("--accumulation", arguments.accumulation, "micro-batches of an update (1)");
   count("--device-iterations", arguments.device_iterations, "updates of a run (1)");
   auto* runs = count("--runs", arguments.runs, "(3)");
-  auto* learning_rate = app.add_option("--learning-rate", arguments.learning_rate, "(0.002)")
-                            ->check(CLI::Range(0.0f, 1.0f));
+  auto* learning_rate =
+      app.add_option("--learning-rate", arguments.learning_rate, "(0.002)")
+          ->check(base::RealNumber([](double value) { return value >= 0 && value <= 1; },
+                                   "from 0 to 1"));
   count("--image-size", network.image_size, "of a residual network: pixels of an edge (64)");
   AddChoice<Schedule>(app, "--schedule", arguments.schedule,
                       {std::begin(compiler::kScheduleNames), std::end(compiler::kScheduleNames)},
