@@ -276,8 +276,14 @@ class Searcher {
         outcomes_.begin(), outcomes_.end(),
         [](const auto& a, const auto& b) { return a.second.memory < b.second.memory; });
     if (closest == outcomes_.end()) {
+      uint64_t least = std::numeric_limits<uint64_t>::max();
+      for (const Split& split : splits_) {
+        const size_t ipus = IpusOf(split);
+        least = std::min<uint64_t>(least, request_.pod / ipus * FewestMicroBatches(ipus));
+      }
       return absl::InvalidArgumentError(absl::StrCat("a global batch of ", global_batch_,
-                                                     " is too small for ", request_.pod, " IPUs"));
+                                                     " is too small for ", request_.pod,
+                                                     " IPUs, which need at least ", least));
     }
     const absl::Status& status = closest->second.status;
     const auto message = status.message();

@@ -183,7 +183,8 @@ TEST(SearchTest, WhatCannotBeFoundSaysWhy) {
   request.network.name = "resnet19";
   EXPECT_THAT(std::string(Search(request, 64).status().message()), HasSubstr("unknown model"));
   request = {.network = {.name = "resnet18", .image_size = 64}, .pod = 16};
-  EXPECT_EQ(Search(request, 8).status().message(), "a global batch of 8 is too small for 16 IPUs");
+  EXPECT_EQ(Search(request, 8).status().message(),
+            "a global batch of 8 is too small for 16 IPUs, which need at least 16");
 }
 
 }  // namespace
