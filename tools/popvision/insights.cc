@@ -133,13 +133,14 @@ class InsightsBuilder {
     for (size_t i = 0; i < report_.operations.size(); ++i) {
       const pva::Operation& operation = report_.operations[i];
       const pva::CycleSplit cycles = operation.all_cycles();
+      all += cycles.total();
+      if (operation.op == "counter") continue;  // of a loop, which no width can spread
       const auto times = static_cast<double>(operation.executions);
       Work& work = operations[operation.name];
       work.cycles.compute += cycles.compute;
       work.cycles.exchange += cycles.exchange;
       work.balance += {balances[i].worked * times, balances[i].all * times};
       work.moves = work.moves || balances[i].all == 0;
-      all += cycles.total();
     }
     const auto share = [&](double cycles) { return Percent(cycles, static_cast<double>(all)); };
     List(operations, "Bound by exchange: ",

@@ -21,6 +21,7 @@ using testing::Not;
 TEST(InsightsTest, TheyNameWhatLimits) {
   const std::string text = Text(Insights(Pipeline()));
   EXPECT_THAT(text, testing::ContainsRegex("IPU [01] is idle for [0-9]+ % of a run"));
+  EXPECT_THAT(text, Not(HasSubstr("counter 'pipeline'")));
 
   const pva::Report again = ProfileOf({.ipus = 1, .recomputation = Recomputation::kAll});
   EXPECT_THAT(Text(Insights(again)), HasSubstr("computing activations again"));
