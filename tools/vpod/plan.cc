@@ -101,7 +101,7 @@ class SearchLine {
     if (is_shown_) std::fprintf(stderr, "\r\x1b[K");
   }
   void Show(size_t plans) const {
-    if (is_shown_) std::fprintf(stderr, "\rsearching: %zu plans", plans);
+    if (is_shown_) std::fprintf(stderr, "\rsearching: plan %zu", plans);
   }
 
  private:
