@@ -168,21 +168,17 @@ std::string BertBlock(const Words& words) {
                       words.size() > 4 && words[4] == "attention" ? ".attention" : ".output");
 }
 
-// "features.2.1", between the stem, features.0, and the head, features.8
-std::string EfficientNetBlock(const Words& words) {
-  int stage = 0;
-  const bool is_block = words.size() > 2 && words[0] == "features" &&
-                        absl::SimpleAtoi(words[1], &stage) && stage >= 1 && stage <= 7;
-  return is_block ? First(words, 3) : "";
+// The first words of a scope "features.N", of which the stem is 0 and the head follows `last`.
+std::string FeatureBlock(const Words& words, int last, size_t count) {
+  int number = 0;
+  const bool is_block = words.size() >= count && words[0] == "features" &&
+                        absl::SimpleAtoi(words[1], &number) && number >= 1 && number <= last;
+  return is_block ? First(words, count) : "";
 }
-
-// "features.4", between the stem, features.0, and the head, features.18
-std::string MobileNetBlock(const Words& words) {
-  int block = 0;
-  const bool is_block = words.size() > 1 && words[0] == "features" &&
-                        absl::SimpleAtoi(words[1], &block) && block >= 1 && block <= 17;
-  return is_block ? First(words, 2) : "";
-}
+// "features.2.1"
+std::string EfficientNetBlock(const Words& words) { return FeatureBlock(words, 7, 3); }
+// "features.4"
+std::string MobileNetBlock(const Words& words) { return FeatureBlock(words, 17, 2); }
 
 // "h.3" of "transformer.h.3"
 std::string Gpt2Block(const Words& words) {

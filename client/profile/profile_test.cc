@@ -316,7 +316,7 @@ TEST(ProfileTest, EachOptionHasItsEffectBesideAll) {
   EXPECT_EQ(runs(), 1u);
 }
 
-// What the variables of a small program that trains are for, by name.
+// The contents of the variables of a small program that trains, by name.
 std::map<std::string, std::string> Contents(uint32_t replicas) {
   const std::string directory = TestDirectory();
   const EngineOptionsGuard options(All(directory));

@@ -215,7 +215,7 @@ TEST_F(PlannedProgramTest, SignalsArePassedOn) {
     EXPECT_TRUE(std::filesystem::remove(told));
     std::filesystem::remove(started);
   }
-  // Those that are ignored, as under nohup, end nothing.
+  // Ignored signals, as under nohup, end nothing.
   std::signal(SIGHUP, SIG_IGN);
   {
     const Waiting waiting(absl::StrCat("touch ", started, "; sleep 0.2; touch ", told));
