@@ -2,8 +2,10 @@
 // agent and of the whole system.
 #include "device/engine/engine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 
@@ -16,17 +18,19 @@ namespace vpod::engine {
 namespace {
 
 // `concats` instructions, each of which joins one tensor `inputs` times.
-std::shared_ptr<const program::Executable> Joining(int concats, int inputs) {
+std::shared_ptr<const program::Executable> Joining(int concats, int inputs, int elements = 1) {
   program::v1::Executable text;
   text.set_ipus_per_replica(1);
   program::v1::Ipu* ipu = text.add_ipus();
-  ipu->set_arena_bytes(1 << 20);
-  for (const auto& [offset, elements] : {std::pair(0, 1), std::pair(64, inputs)}) {
+  uint64_t bytes = 0;
+  for (const int64_t dim : {int64_t{elements}, int64_t{elements} * inputs}) {
     program::v1::Tensor* tensor = ipu->add_tensors();
     tensor->set_type(program::v1::FLOAT32);
-    tensor->add_dims(elements);
-    tensor->set_offset(static_cast<uint64_t>(offset));
+    tensor->add_dims(dim);
+    tensor->set_offset(bytes);
+    bytes += std::max<uint64_t>(64, static_cast<uint64_t>(dim) * sizeof(float));
   }
+  ipu->set_arena_bytes(std::max<uint64_t>(1 << 20, bytes));
   program::v1::Function* function = ipu->add_functions();
   for (int i = 0; i < concats; ++i) {
     program::v1::Instruction* instruction = function->add_instructions();
@@ -67,6 +71,18 @@ TEST_F(EngineTest, PreparedKernelsCountAsHostMemory) {
   }
   EXPECT_EQ(budget_.used(), 0u);
   EXPECT_EQ(Create(Joining(100, kInputs)).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(budget_.used(), 0u);
+}
+
+// Whatever the client's compiler said of it.
+TEST_F(EngineTest, RefusesWhatDoesNotFitAnIpu) {
+  constexpr int kElements = 100 << 20;  // 1.2 GB with the result; an IPU has 897 MiB
+  const auto executable = Joining(1, 2, kElements);
+  const absl::Status refused = Create(executable).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              testing::StartsWith("Out of memory: Cannot fit all variable data onto one or more "
+                                  "tiles. On IPU 0, "));
   EXPECT_EQ(budget_.used(), 0u);
 }
 
