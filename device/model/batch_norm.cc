@@ -28,10 +28,10 @@ template <class Op>
 void AddFused(TilePlan& plan, const Op& op, uint32_t x, const PlanContext& context) {
   if (op.add()) {
     plan.Add(TileExchangeStep(CeilDiv(context.Type(x).bytes(), arch::kTilesPerIpu)));
-    plan.Add(ElementwiseStep(context, x, BinaryCycles(program::v1::ADD, context.IsHalf(x))));
+    plan.Add(ElementwiseStep(context, x, BinaryCycles(program::v1::ADD, context.Type(x).type)));
   }
   if (op.activation() != program::v1::UNARY_OPERATOR_UNSPECIFIED)
-    plan.Add(ElementwiseStep(context, x, UnaryCycles(op.activation(), context.IsHalf(x))));
+    plan.Add(ElementwiseStep(context, x, UnaryCycles(op.activation(), context.Type(x).type)));
 }
 
 TilePlan ForwardPlan(const Instruction& instruction, const PlanContext& context) {
@@ -55,13 +55,13 @@ TilePlan GradientPlan(const Instruction& instruction, const PlanContext& context
   const program::v1::BatchNormGradient& op = instruction.batch_norm_gradient();
   const uint32_t x = instruction.inputs(0);
   const program::TensorType type = context.Type(x);
-  const bool half = context.IsHalf(x);
   TilePlan plan;
   if (!context.LieAlike(x, instruction.inputs(1)))
     plan.Add(TileExchangeStep(CeilDiv(type.bytes(), arch::kTilesPerIpu)));
-  if (op.add()) plan.Add(ElementwiseStep(context, x, BinaryCycles(program::v1::ADD, half)));
+  if (op.add()) plan.Add(ElementwiseStep(context, x, BinaryCycles(program::v1::ADD, type.type)));
   if (program::IsActivation(op.activation()))
-    plan.Add(ElementwiseStep(context, x, BinaryCycles(program::GradientOf(op.activation()), half)));
+    plan.Add(
+        ElementwiseStep(context, x, BinaryCycles(program::GradientOf(op.activation()), type.type)));
   AddSums(plan, type, context.Elements(instruction.outputs(1)), /*inner=*/false);
   plan.Add(ElementwiseStep(context, x, kNormGradientCycles));
   return plan;

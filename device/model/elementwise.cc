@@ -9,26 +9,40 @@
 
 namespace vpod::model {
 
-PlanStep ElementwiseStep(uint64_t elements, program::v1::DataType type, double cycles_per_vector,
-                         uint32_t tiles) {
-  const uint64_t per_vector = std::max<uint64_t>(1, 8 / program::SizeOf(type));
+namespace {
+
+WorkerCycles ForVector(program::v1::DataType type, double cycles) {
+  return {cycles, std::max<uint64_t>(1, 8 / program::SizeOf(type))};
+}
+
+PlanStep StepOf(uint64_t elements, const WorkerCycles& function, uint32_t tiles) {
   const uint64_t per_tile = CeilDiv(elements, tiles);
-  const uint64_t per_worker = CeilDiv(CeilDiv(per_tile, per_vector), arch::kWorkersPerTile);
+  const uint64_t per_worker = CeilDiv(CeilDiv(per_tile, function.elements), arch::kWorkersPerTile);
   const auto loop =
-      static_cast<uint64_t>(std::ceil(static_cast<double>(per_worker) * cycles_per_vector));
+      static_cast<uint64_t>(std::ceil(static_cast<double>(per_worker) * function.cycles));
   return {ComputeSet{{{.tiles = std::min(TilesFor(elements), tiles),
                        .vertex = Vertex::kElementwise,
                        .supervisor_cycles = arch::kSupervisorCallCycles,
                        .worker_cycles = 20 + loop}}}};
 }
 
+}  // namespace
+
+PlanStep ElementwiseStep(uint64_t elements, program::v1::DataType type, double cycles_per_vector,
+                         uint32_t tiles) {
+  return StepOf(elements, ForVector(type, cycles_per_vector), tiles);
+}
+
 PlanStep ElementwiseStep(const program::TensorType& type, double cycles_per_vector) {
   return ElementwiseStep(static_cast<uint64_t>(type.elements()), type.type, cycles_per_vector);
 }
 
+PlanStep ElementwiseStep(const PlanContext& context, uint32_t tensor, const WorkerCycles& cycles) {
+  return StepOf(context.Elements(tensor), cycles, context.SpanOf(tensor).tiles);
+}
+
 PlanStep ElementwiseStep(const PlanContext& context, uint32_t tensor, double cycles_per_vector) {
-  return ElementwiseStep(context.Elements(tensor), context.Type(tensor).type, cycles_per_vector,
-                         context.SpanOf(tensor).tiles);
+  return ElementwiseStep(context, tensor, ForVector(context.Type(tensor).type, cycles_per_vector));
 }
 
 TilePlan ElementwisePlan(const PlanContext& context, uint32_t tensor, double cycles_per_vector) {
@@ -37,17 +51,21 @@ TilePlan ElementwisePlan(const PlanContext& context, uint32_t tensor, double cyc
 
 namespace {
 
+using program::v1::DataType;
+
 double TranscendentalCycles(bool half) {
   return half ? arch::kHalfTranscendentalCycles : arch::kFloatTranscendentalCycles;
 }
 
+constexpr double kSelectCycles = 4;    // of a vector
+constexpr int kPassesOfRemainder = 2;  // the quotient's integer, the rest
+
 // spec/hardware.md 7.4.
 double SigmoidCycles(bool half) { return half ? 6 : 12; }
+double DivideCycles(bool half) { return half ? 21 : 10; }
 
-}  // namespace
-
-// 7.3 and 7.4 of the specification; F20 for what is not listed there.
-double UnaryCycles(program::v1::UnaryOperator op, bool half) {
+// For a vector.
+double CyclesOf(program::v1::UnaryOperator op, bool half) {
   switch (op) {
     case program::v1::EXPONENT:
       return half ? 4 : 6;
@@ -58,11 +76,11 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
       return SigmoidCycles(half);
     case program::v1::RELU:
       return 3;
-    case program::v1::ERF_INV:
     case program::v1::ERF:
-    case program::v1::SIN:
-    case program::v1::COS:
-    case program::v1::TAN:
+      // GELU is listed as a whole: 16 or 22 for an element. It is this and four passes
+      // (Graph::Gelu).
+      return (half ? 4 * 16 : 2 * 22) - 4 * arch::kPassCycles;
+    case program::v1::ERF_INV:
     case program::v1::ASIN:
     case program::v1::ACOS:
     case program::v1::ATAN:
@@ -81,8 +99,9 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
     case program::v1::SQUARE_ROOT:
       return half ? 23 : 10;
     case program::v1::RECIPROCAL:
+      return DivideCycles(half);
     case program::v1::RECIPROCAL_ROOT:
-      return half ? 21 : 10;
+      return half ? 19 : 8;
     case program::v1::NEGATE:
     case program::v1::ABSOLUTE:
     case program::v1::SQUARE:
@@ -99,16 +118,16 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
   }
 }
 
-double BinaryCycles(program::v1::BinaryOperator op, bool half) {
+double CyclesOf(program::v1::BinaryOperator op, bool half) {
   switch (op) {
     case program::v1::DIVIDE:
-      return half ? 21 : 10;
+      return DivideCycles(half);
     case program::v1::POWER:
     case program::v1::ATAN2:
       return TranscendentalCycles(half);
     case program::v1::REMAINDER:
     case program::v1::FMOD:
-      return (half ? 21 : 10) + 2 * arch::kPassCycles;  // quotient, its integer, the rest
+      return DivideCycles(half) + kPassesOfRemainder * arch::kPassCycles;
     case program::v1::MAXIMUM:
     case program::v1::MINIMUM:
       return half ? 4 : 3;
@@ -143,12 +162,47 @@ double BinaryCycles(program::v1::BinaryOperator op, bool half) {
   }
 }
 
+}  // namespace
+
+// 7.3 and 7.4 of the specification; F20 for what is not listed there.
+WorkerCycles UnaryCycles(program::v1::UnaryOperator op, DataType type) {
+  switch (op) {
+    // Listed for float only.
+    case program::v1::SIN:
+    case program::v1::COS:
+      return {2300, 1};
+    case program::v1::TAN:
+      return {5100, 1};
+    default:
+      return ForVector(type, CyclesOf(op, type == program::v1::FLOAT16));
+  }
+}
+
+WorkerCycles BinaryCycles(program::v1::BinaryOperator op, DataType type) {
+  if (!program::IsFloat(type)) {
+    switch (op) {
+      case program::v1::ADD:
+      case program::v1::SUBTRACT:
+      case program::v1::MULTIPLY:
+        return {7, 1};
+      case program::v1::DIVIDE:
+        return {277, 1};
+      case program::v1::REMAINDER:
+      case program::v1::FMOD:
+        return {277 + kPassesOfRemainder * arch::kPassCycles, 1};
+      default:
+        break;
+    }
+  }
+  return ForVector(type, CyclesOf(op, type == program::v1::FLOAT16));
+}
+
 namespace {
 
 TilePlan UnaryPlan(const Instruction& instruction, const PlanContext& context) {
-  const bool half = context.IsHalf(instruction.inputs(0));
-  return ElementwisePlan(context, instruction.outputs(0),
-                         UnaryCycles(instruction.unary().operator_(), half));
+  const DataType type = context.Type(instruction.inputs(0)).type;
+  return {{ElementwiseStep(context, instruction.outputs(0),
+                           UnaryCycles(instruction.unary().operator_(), type))}};
 }
 
 // A product or sum with an operand that is broadcast along the channels: 1.2 cycles if they are a
@@ -156,7 +210,7 @@ TilePlan UnaryPlan(const Instruction& instruction, const PlanContext& context) {
 double BroadcastCycles(program::v1::BinaryOperator op, const program::TensorType& operand) {
   const bool simple =
       op == program::v1::ADD || op == program::v1::SUBTRACT || op == program::v1::MULTIPLY;
-  if (!simple) return 0;
+  if (!simple || !program::IsFloat(operand.type)) return 0;
   return !operand.dims.empty() && operand.dims.back() % 4 == 0 ? kBroadcastCycles : 2;
 }
 
@@ -164,16 +218,16 @@ double BroadcastCycles(program::v1::BinaryOperator op, const program::TensorType
 void AddBinary(TilePlan& plan, program::v1::BinaryOperator op, uint32_t a, uint32_t b,
                uint32_t output, const PlanContext& context) {
   const program::TensorType first = context.Type(a), second = context.Type(b);
-  double cycles = BinaryCycles(op, context.IsHalf(a));
+  WorkerCycles cycles = BinaryCycles(op, first.type);
   if (first.dims != second.dims) {
     const program::TensorType& narrow = first.elements() < second.elements() ? first : second;
-    if (const double broadcast = BroadcastCycles(op, narrow); broadcast > 0) cycles = broadcast;
+    if (const double broadcast = BroadcastCycles(op, narrow); broadcast > 0)
+      cycles = ForVector(first.type, broadcast);
     if (narrow.elements() > 1) plan.Add(TileExchangeStep(narrow.bytes()));
   } else if (!context.LieAlike(a, b)) {
     plan.Add(TileExchangeStep(CeilDiv(second.bytes(), arch::kTilesPerIpu)));
   }
-  plan.Add(
-      ElementwiseStep(context.Elements(output), first.type, cycles, context.SpanOf(output).tiles));
+  plan.Add(StepOf(context.Elements(output), cycles, context.SpanOf(output).tiles));
 }
 
 TilePlan BinaryPlan(const Instruction& instruction, const PlanContext& context) {
@@ -187,7 +241,7 @@ TilePlan BinaryPlan(const Instruction& instruction, const PlanContext& context) 
 // fused here may come from several.
 TilePlan MapPlan(const Instruction& instruction, const PlanContext& context) {
   const uint32_t output = instruction.outputs(0);
-  const bool half = context.IsHalf(output);
+  const DataType type = context.Type(output).type;
   TilePlan plan;
   // Operands that are broadcast or lie elsewhere have to reach the tiles.
   uint64_t received = 0;
@@ -201,9 +255,9 @@ TilePlan MapPlan(const Instruction& instruction, const PlanContext& context) {
   }
   if (received > 0) plan.Add(TileExchangeStep(received));
   for (const Instruction& step : instruction.map().steps()) {
-    const double cycles = step.has_unary()    ? UnaryCycles(step.unary().operator_(), half)
-                          : step.has_binary() ? BinaryCycles(step.binary().operator_(), half)
-                                              : 4;
+    const WorkerCycles cycles = step.has_unary()    ? UnaryCycles(step.unary().operator_(), type)
+                                : step.has_binary() ? BinaryCycles(step.binary().operator_(), type)
+                                                    : ForVector(type, kSelectCycles);
     plan.Add(ElementwiseStep(context, output, cycles));
   }
   return plan;
@@ -217,7 +271,7 @@ std::vector<PlanDef> ElementwisePlans() {
           {Instruction::kMap, MapPlan, ResultsLie::kLikeOperand},
           {Instruction::kSelect,
            [](const Instruction& instruction, const PlanContext& context) {
-             return ElementwisePlan(context, instruction.outputs(0), 4);
+             return ElementwisePlan(context, instruction.outputs(0), kSelectCycles);
            },
            ResultsLie::kLikeOperand}};
 }

@@ -11,9 +11,15 @@ namespace vpod::model {
 
 using program::v1::Instruction;
 
-// Worker cycles for one 64-bit vector of an element-by-element function.
-double UnaryCycles(program::v1::UnaryOperator op, bool half);
-double BinaryCycles(program::v1::BinaryOperator op, bool half);
+// Worker cycles of an element-by-element function for some elements at a time: those of a 64-bit
+// vector, 4 of float16 or 2 of float32, or one.
+struct WorkerCycles {
+  double cycles;
+  uint64_t elements;
+  bool operator==(const WorkerCycles&) const = default;
+};
+WorkerCycles UnaryCycles(program::v1::UnaryOperator op, program::v1::DataType type);
+WorkerCycles BinaryCycles(program::v1::BinaryOperator op, program::v1::DataType type);
 // For a sum or product with a vector that all pixels or rows have in common (spec/planner.md 5).
 inline constexpr double kBroadcastCycles = 1.2;
 
@@ -44,6 +50,7 @@ Cost Price(const Instruction& instruction, const PlanContext& context);
 
 // A vertex over the elements of a tensor where they lie, and the plan of an op that is no more.
 PlanStep ElementwiseStep(const PlanContext& context, uint32_t tensor, double cycles_per_vector);
+PlanStep ElementwiseStep(const PlanContext& context, uint32_t tensor, const WorkerCycles& cycles);
 TilePlan ElementwisePlan(const PlanContext& context, uint32_t tensor, double cycles_per_vector);
 
 // --- By family, for FindPlan ---

@@ -142,6 +142,57 @@ TEST(OpPlans, CountFloatingPointOperations) {
   EXPECT_EQ(flops(ops.at("stream_in")), 0);
 }
 
+// 7.3 and 7.4: of a vector, for float16 and float32, and of an element.
+TEST(OpPlans, ListedFunctionsHaveTheirCycles) {
+  using namespace program::v1;  // the operators
+  const std::tuple<UnaryOperator, double, double> unary[] = {
+      {EXPONENT, 4, 6}, {TANH, 4, 12},         {SIGMOID, 6, 12},     {LOGARITHM, 4, 12},
+      {RELU, 3, 3},     {SQUARE_ROOT, 23, 10}, {RECIPROCAL, 21, 10}, {RECIPROCAL_ROOT, 19, 8}};
+  for (const auto& [op, half, single] : unary) {
+    EXPECT_EQ(UnaryCycles(op, FLOAT16), (WorkerCycles{half, 4})) << UnaryOperator_Name(op);
+    EXPECT_EQ(UnaryCycles(op, FLOAT32), (WorkerCycles{single, 2})) << UnaryOperator_Name(op);
+  }
+  for (const auto& [op, cycles] : {std::pair(SIN, 2300), {COS, 2300}, {TAN, 5100}})
+    EXPECT_EQ(UnaryCycles(op, FLOAT32), (WorkerCycles{static_cast<double>(cycles), 1}));
+  const std::tuple<BinaryOperator, double, double, WorkerCycles> binary[] = {
+      {ADD, 3, 3, {7, 1}},
+      {MULTIPLY, 3, 3, {7, 1}},
+      {DIVIDE, 21, 10, {277, 1}},
+      {MAXIMUM, 4, 3, {3, 2}}};
+  for (const auto& [op, half, single, whole] : binary) {
+    EXPECT_EQ(BinaryCycles(op, FLOAT16), (WorkerCycles{half, 4})) << BinaryOperator_Name(op);
+    EXPECT_EQ(BinaryCycles(op, FLOAT32), (WorkerCycles{single, 2})) << BinaryOperator_Name(op);
+    EXPECT_EQ(BinaryCycles(op, INT32), whole) << BinaryOperator_Name(op);
+  }
+  for (const auto& [type, listed] : {std::pair(FLOAT16, 4 * 16), std::pair(FLOAT32, 2 * 22)}) {
+    const double gelu = UnaryCycles(ERF, type).cycles + 3 * BinaryCycles(MULTIPLY, type).cycles +
+                        BinaryCycles(ADD, type).cycles;
+    EXPECT_EQ(gelu, listed);
+  }
+}
+
+// A worker that has one whole number divides one.
+TEST(OpPlans, FunctionsOfElementsDoNotTakeVectors) {
+  const auto compute = [](int64_t elements) {
+    return Job({"binary { operator: DIVIDE }", {{INT32, {elements}}, {INT32, {elements}}}})
+        .Price()
+        .compute.value();
+  };
+  EXPECT_EQ(compute(1), 6 * (20 + 277) + 11 + 50);
+  EXPECT_EQ(compute(1472 * 6 * 7), 6 * (20 + 7 * 277) + 11 + 50);
+}
+
+// State and gradients of float32 make an update of weights of float16 as long as one of float32.
+TEST(OpPlans, UpdatesTakeTheirWidestType) {
+  const auto compute = [](program::v1::DataType weights) {
+    const TensorType all{FLOAT32, {1 << 20}}, hyper{FLOAT32, {5}}, scalar{FLOAT32, {}};
+    return Job({"adam {}", {{weights, {1 << 20}}, all, hyper, scalar, scalar, all, all}})
+        .Price()
+        .compute.value();
+  };
+  EXPECT_EQ(compute(FLOAT16), compute(FLOAT32));
+}
+
 // 7.4: tanh of two floats takes 12 cycles; a vertex is called with 20 for each worker, and 11.
 TEST(OpPlans, UnaryOn32ElementsATile) {
   const Job job({"unary { operator: TANH }", {{FLOAT32, {1472 * 32 - 5}}}});

@@ -20,6 +20,24 @@ constexpr double kRootAndQuotient = 10 + 10;
 // Passes of arithmetic and other cycles of an update.
 double Passes(int passes, double others = 0) { return passes * arch::kPassCycles + others; }
 
+// An update of input 0, element by element. It has the type of its widest operand: weights of
+// float16 may have gradients and state of float32.
+PlanStep UpdateStep(const Instruction& instruction, const PlanContext& context, double cycles) {
+  const uint32_t updated = instruction.inputs(0);
+  program::v1::DataType widest = context.Type(updated).type;
+  for (uint32_t input : instruction.inputs()) {
+    const program::TensorType type = context.Type(input);
+    if (type.elements() == context.Type(updated).elements() &&
+        program::SizeOf(type.type) > program::SizeOf(widest))
+      widest = type.type;
+  }
+  return ElementwiseStep(context.Elements(updated), widest, cycles, context.SpanOf(updated).tiles);
+}
+
+TilePlan UpdatePlan(const Instruction& instruction, const PlanContext& context, double cycles) {
+  return {{UpdateStep(instruction, context, cycles)}};
+}
+
 }  // namespace
 
 // Cycles for one 64-bit vector.
@@ -30,58 +48,55 @@ std::vector<PlanDef> OptimizerPlans() {
              TilePlan plan;
              const program::TensorType gradient = context.Type(instruction.inputs(1));
              plan.Add(TileExchangeStep(CeilDiv(gradient.bytes(), arch::kTilesPerIpu)));
-             plan.Add(ElementwiseStep(gradient, Passes(1)));
+             plan.Add(UpdateStep(instruction, context, Passes(1)));
              return plan;
            },
            ResultsLie::kInPlace},
           {Instruction::kSgd,
            [](const Instruction& instruction, const PlanContext& context) {
-             return ElementwisePlan(context, instruction.inputs(0),
-                                    Passes(instruction.outputs_size() > 1 ? 3 : 1));
+             return UpdatePlan(instruction, context,
+                               Passes(instruction.outputs_size() > 1 ? 3 : 1));
            },
            ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kAdam,
            [](const Instruction& instruction, const PlanContext& context) {
-             return ElementwisePlan(context, instruction.inputs(0), Passes(4, kRootAndQuotient));
+             return UpdatePlan(instruction, context, Passes(4, kRootAndQuotient));
            },
            ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kRmsProp,
            [](const Instruction& instruction, const PlanContext& context) {
              // One pass for each other state.
              const int more = instruction.outputs_size() - 2;
-             return ElementwisePlan(context, instruction.inputs(0),
-                                    Passes(3 + more, kRootAndQuotient));
+             return UpdatePlan(instruction, context, Passes(3 + more, kRootAndQuotient));
            },
            ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kLamb,
            [](const Instruction& instruction, const PlanContext& context) {
              // Moments and step as Adam's, two norms, then one pass more.
-             TilePlan plan =
-                 ElementwisePlan(context, instruction.inputs(0), Passes(6, kRootAndQuotient));
+             TilePlan plan = UpdatePlan(instruction, context, Passes(6, kRootAndQuotient));
              for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
-             plan.Add(ElementwiseStep(context, instruction.inputs(0), Passes(1)));
+             plan.Add(UpdateStep(instruction, context, Passes(1)));
              return plan;
            },
            ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kLambMoments,
            [](const Instruction& instruction, const PlanContext& context) {
-             TilePlan plan =
-                 ElementwisePlan(context, instruction.inputs(0), Passes(6, kRootAndQuotient));
+             TilePlan plan = UpdatePlan(instruction, context, Passes(6, kRootAndQuotient));
              for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
              return plan;
            },
            ResultsLie::kInPlace, /*optimizer=*/true},
           {Instruction::kLambStep,
            [](const Instruction& instruction, const PlanContext& context) {
-             return ElementwisePlan(context, instruction.inputs(0), Passes(1));
+             return UpdatePlan(instruction, context, Passes(1));
            },
            ResultsLie::kInPlace},
           {Instruction::kLars,
            [](const Instruction& instruction, const PlanContext& context) {
              // Two norms, then the update.
-             TilePlan plan = ElementwisePlan(context, instruction.inputs(0), Passes(2));
+             TilePlan plan = UpdatePlan(instruction, context, Passes(2));
              for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
-             plan.Add(ElementwiseStep(context, instruction.inputs(0), Passes(3)));
+             plan.Add(UpdateStep(instruction, context, Passes(3)));
              return plan;
            },
            ResultsLie::kInPlace, /*optimizer=*/true},
