@@ -32,7 +32,7 @@ struct Cost {
   Bytes from_host;
   Bytes to_host;
   double flops = 0;
-  // Sent to other IPUs; of an exchange within a replica, what the IPU sends that sends most.
+  // Sent to other IPUs.
   Bytes over_ipu_links, over_gw_links;
   Bytes from_streaming_memory, to_streaming_memory;
   Cycles with_streaming_memory;  // of exchange and sync
