@@ -38,6 +38,13 @@ bool IsOfCreate(absl::string_view rest) {
   return true;
 }
 
+// Whether a name leads to an open file: others may have renamed or removed it.
+bool IsNamed(int file, const std::string& name) {
+  struct stat opened = {}, named = {};
+  return fstat(file, &opened) == 0 && lstat(name.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
 absl::Status Failed(const std::string& path, int error) {
   const std::string message = absl::StrCat(path, ": ", std::strerror(error));
   return error == ENOSPC || error == EDQUOT ? absl::ResourceExhaustedError(message)
@@ -50,15 +57,17 @@ absl::StatusOr<UnfinishedFile> UnfinishedFile::Create(const std::string& path,
                                                       absl::string_view session) {
   const std::string name = absl::StrCat(OfThisHost(path), getpid(), ".", session);
   while (true) {
-    const int lock = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    const int lock = open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (lock < 0) return Failed(path, errno);
     int locked = flock(lock, LOCK_EX);
     while (locked != 0 && errno == EINTR) locked = flock(lock, LOCK_EX);
     // Where a file system has no locks, nobody removes anything. Before it was locked, somebody may
-    // have taken the file for a leftover.
-    struct stat info = {};
-    if (locked != 0 || fstat(lock, &info) != 0 || info.st_nlink > 0)
-      return UnfinishedFile(path, name, lock);
+    // have taken the file for a leftover, or finished it.
+    if (locked != 0 || IsNamed(lock, name)) {
+      UnfinishedFile file(path, name, lock);
+      if (ftruncate(lock, 0) != 0) return Failed(path, errno);  // it may be a leftover
+      return file;
+    }
     close(lock);
   }
 }
@@ -91,7 +100,8 @@ void RemoveLeftovers(const std::string& path) {
     // A pipe would be waited for.
     const int file = open(entry->path().c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0) continue;
-    if (flock(file, LOCK_EX | LOCK_NB) == 0) unlink(entry->path().c_str());
+    if (flock(file, LOCK_EX | LOCK_NB) == 0 && IsNamed(file, entry->path().string()))
+      unlink(entry->path().c_str());
     close(file);
   }
 }

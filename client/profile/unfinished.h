@@ -14,8 +14,9 @@ namespace vpod::profile {
 class UnfinishedFile {
  public:
   // An empty file `path`.HOST.PROCESS.SESSION; a process may have several sessions, and directories
-  // may be shared by hosts. ResourceExhausted: the disk is full. Unavailable: otherwise. The
-  // message names `path`.
+  // may be shared by hosts. Sessions should be random: containers may have equal hosts and
+  // processes. Waits for the one who holds a file of this name. ResourceExhausted: the disk is
+  // full. Unavailable: otherwise. The message names `path`.
   static absl::StatusOr<UnfinishedFile> Create(const std::string& path, absl::string_view session);
   UnfinishedFile(UnfinishedFile&& other) noexcept;
   // Removes it if it has not got its name.

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -23,6 +22,7 @@
 #include "absl/strings/strip.h"
 #include "client/profile/unfinished.h"
 #include "device/base/file.h"
+#include "device/base/random_id.h"
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
 #include "device/program/float_codec.h"
@@ -172,9 +172,8 @@ Array FloatArray(program::Dims dims, absl::Span<const float> values) {
 absl::Status WriteNpz(const std::string& path, const Arrays& arrays) {
   // A device or a named pipe would be replaced, too.
   VPOD_ASSIGN_OR_RETURN(const std::string output, base::OutputPath(path));
-  static std::atomic<uint64_t> writers = 0;
   profile::RemoveLeftovers(output);
-  auto unfinished = profile::UnfinishedFile::Create(output, absl::StrCat(++writers));
+  auto unfinished = profile::UnfinishedFile::Create(output, base::RandomId());
   if (!unfinished.ok())
     return absl::UnavailableError(absl::StrCat("cannot write ", unfinished.status().message()));
   const auto failed = [&](int why) {

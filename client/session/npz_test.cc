@@ -10,6 +10,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -102,6 +104,31 @@ TEST_F(NpzTest, RemovesWhatKilledWritersLeft) {
   EXPECT_EQ(Unfinished().size(), 2u);
   ASSERT_TRUE(WriteNpz(path_, {}).ok());
   EXPECT_THAT(Unfinished(), testing::ElementsAre(alive->name()));
+}
+
+// Writers in other containers may have the same host name and process number.
+TEST_F(NpzTest, UnfinishedFilesOfWritersDiffer) {
+  std::set<std::string> sessions;
+  for (int writer = 0; writer < 2; ++writer) {
+    const pid_t killed = fork();
+    if (killed == 0) {
+      const rlimit none{0, 0};
+      setrlimit(RLIMIT_CORE, &none);
+      setrlimit(RLIMIT_FSIZE, &none);
+      std::signal(SIGXFSZ, SIG_DFL);  // kills it when it writes
+      WriteNpz(path_, {}).IgnoreError();
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(killed, &status, 0), killed);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    const std::vector<std::string> left = Unfinished();
+    ASSERT_EQ(left.size(), 1u);
+    sessions.insert(left[0].substr(left[0].rfind('.')));
+  }
+  EXPECT_EQ(sessions.size(), 2u);
+  ASSERT_TRUE(WriteNpz(path_, {}).ok());
+  EXPECT_THAT(Unfinished(), testing::IsEmpty());
 }
 
 TEST_F(NpzTest, NamesTheFileThatItCannotReadOrWrite) {
