@@ -1,16 +1,12 @@
 #include "tools/popvision/chrome_trace.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tools/popvision/output_file.h"
 #include "tools/popvision/views.h"
 
 namespace vpod::popvision {
@@ -94,16 +90,7 @@ absl::Status WriteChromeTrace(const pva::Report& report, const std::string& path
     return absl::FailedPreconditionError(
         absl::StrCat(report.path, ": there is nothing to trace. ", why));
   }
-  const std::string unfinished = absl::StrCat(path, ".", getpid());
-  std::ofstream file(unfinished, std::ios::binary);
-  EventWriter(report, file).WriteAll();
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(unfinished, path, error);
-  if (file && !error) return absl::OkStatus();
-  const std::string why = error ? error.message() : std::strerror(errno);
-  std::filesystem::remove(unfinished, error);
-  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", why));
+  return WriteOutput(path, [&](std::ostream& out) { EventWriter(report, out).WriteAll(); });
 }
 
 }  // namespace vpod::popvision

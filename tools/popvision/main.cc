@@ -18,6 +18,7 @@
 #include "device/base/text.h"
 #include "device/base/version.h"
 #include "tools/popvision/chrome_trace.h"
+#include "tools/popvision/output_file.h"
 #include "tools/popvision/views.h"
 
 namespace vpod::popvision {
@@ -85,8 +86,9 @@ absl::Status WriteReport(const pva::Report& report, const std::string& path) {
   VPOD_ASSIGN_OR_RETURN(const std::string output, OutputAt(path, report));
   std::vector<Document> documents;
   for (const View& view : kViews) documents.push_back(view.make(report));
-  return base::ReplaceFile(
-      output, Html(absl::StrCat("Profile of ", report.program_name()), documents), /*mode=*/0644);
+  return WriteOutput(output, [&](std::ostream& out) {
+    out << Html(absl::StrCat("Profile of ", report.program_name()), documents);
+  });
 }
 
 absl::Status Look(const std::string& command, const Arguments& arguments) {

@@ -26,11 +26,11 @@ std::string NewDirectory() {
   return absl::StrCat(testing::TempDir(), "/", getpid(), ".", number++);
 }
 
-// The profile of a program in a directory, which is removed.
-pva::Report Take(const std::string& directory, const std::string& program) {
+// The profile of a program in a directory, which is removed unless it is kept.
+pva::Report Take(const std::string& directory, const std::string& program, bool keep = false) {
   auto report = pva::OpenReport(absl::StrCat(directory, "/", program));
   EXPECT_TRUE(report.ok()) << report.status();
-  std::filesystem::remove_all(directory);
+  if (!keep) std::filesystem::remove_all(directory);
   return *std::move(report);
 }
 
@@ -40,14 +40,13 @@ compiler::Compiled Compile(const NetworkOptions& options) {
   models::ResNetOptions resnet = models::ResNet18();
   resnet.small_images = true;
   resnet.classes = 10;
-  if (options.ipus == 2) resnet.stages = {"layer3.0"};
+  if (options.ipus == 2) resnet.stages = {options.split};
   const Tensor logits = models::ResNet(
       net, g.Input("images", {options.type, {options.micro_batch, 3, 32, 32}}), resnet);
   const Tensor loss =
       g.Mean(g.SoftmaxCrossEntropy(logits, g.Input("labels", {INT32, {options.micro_batch}})));
   g.Output("loss", loss);
-  compiler::CompileOptions compile{.ipus_per_replica = options.ipus,
-                                   .schedule = compiler::Schedule::kGrouped};
+  compiler::CompileOptions compile{.ipus_per_replica = options.ipus, .schedule = options.schedule};
   compile.recomputation = options.recomputation;
   compile.off_chip_optimizer_state = options.off_chip;
   compile.off_chip_activations = options.off_chip;
@@ -89,7 +88,7 @@ const pva::Report& Pipeline() {
   return *report;
 }
 
-RecordedRun Record(const NetworkOptions& options) {
+RecordedRun Record(const NetworkOptions& options, bool keep) {
   const std::string directory = NewDirectory();
   setenv("POPLAR_ENGINE_OPTIONS",
          absl::StrCat(R"({"autoReport.all": "true", "autoReport.directory": ")", directory, "\"}")
@@ -103,7 +102,7 @@ RecordedRun Record(const NetworkOptions& options) {
   EXPECT_TRUE(session.ok()) << session.status();
   const auto cycles = (*session)->Run("train");
   EXPECT_TRUE(cycles.ok()) << cycles.status();
-  return {Take(directory, "train"), *cycles};
+  return {Take(directory, "train", keep), *cycles};
 }
 
 nlohmann::json Blocks(const Document& document) {

@@ -13,7 +13,7 @@
 
 namespace vpod::popvision {
 
-// ResNet-18 for small images, on a pipeline if it has two IPUs.
+// ResNet-18 for small images, on one IPU or two.
 struct NetworkOptions {
   uint32_t ipus = 2, accumulation = 7;
   int64_t micro_batch = 2;
@@ -23,6 +23,8 @@ struct NetworkOptions {
   uint32_t replicas = 1;
   bool off_chip = false;  // state, activations and weights
   bool off_chip_accumulators = false;
+  compiler::Schedule schedule = compiler::Schedule::kGrouped;
+  std::string split = "layer3.0";  // the block with which the second IPU begins
 };
 
 // The profile of the first program, with a run that takes the cycles of the model and does not
@@ -36,8 +38,8 @@ struct RecordedRun {
   pva::Report report;
   base::Cycles cycles;  // that the device counted
 };
-// The profile of a run on an IPUModel.
-RecordedRun Record(const NetworkOptions& options);
+// The profile of a run on an IPUModel. Its file is kept if `keep` is set.
+RecordedRun Record(const NetworkOptions& options, bool keep = false);
 
 // Parts of a document as JSON: its blocks, the one with a title, and the rows of that.
 nlohmann::json Blocks(const Document& document);

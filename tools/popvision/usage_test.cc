@@ -221,6 +221,21 @@ TEST_F(UsageTest, LinksForOutputLeadToTheFile) {
          absl::StrCat("cannot write ", Path("astray"), ": it is a link to nothing"));
 }
 
+TEST_F(UsageTest, OutputHasTheModeThatTheUserGivesNewFiles) {
+  WriteSoundProfile();
+  const mode_t before = umask(027);
+  const Ended report = Popvision(absl::StrCat("report ", directory_, " --html ", Path("page"))),
+              trace = Popvision(absl::StrCat("trace ", directory_, " --chrome ", Path("trace")));
+  umask(before);
+  EXPECT_EQ(report.status, 0) << report.output;
+  EXPECT_EQ(trace.status, 0) << trace.output;
+  for (const char* name : {"page", "trace"}) {
+    struct stat info {};
+    ASSERT_EQ(stat(Path(name).c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 07777, 0640u) << name;
+  }
+}
+
 TEST_F(UsageTest, SeveralProfilesAreNamed) {
   for (const char* folder : {"a", "b"}) {
     std::filesystem::create_directories(Path(folder));

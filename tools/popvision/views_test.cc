@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -291,6 +293,23 @@ TEST(ViewsTest, ChromeTraceHasATrackForEachIpu) {
     EXPECT_NEAR(ends[static_cast<int>(ipu)], end, 1e-3);
     EXPECT_NEAR(sums[static_cast<int>(ipu)], end, 0.1);
   }
+}
+
+TEST(ViewsTest, AChromeTraceReplacesNoFileBesideIt) {
+  namespace fs = std::filesystem;
+  const std::string directory = absl::StrCat(testing::TempDir(), "/beside.", getpid()),
+                    path = directory + "/trace.json", other = absl::StrCat(path, ".", getpid());
+  fs::create_directories(directory);
+  ASSERT_TRUE(base::ReplaceFile(other, "other", 0644).ok());
+  ASSERT_TRUE(WriteChromeTrace(Pipeline(), path).ok());
+  EXPECT_EQ(base::ReadFile(other), "other");
+  fs::rename(other, directory + "/other");
+  fs::create_symlink("other", other);
+  ASSERT_TRUE(WriteChromeTrace(Pipeline(), path).ok());
+  EXPECT_EQ(base::ReadFile(other), "other");
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(path)));
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory), {}), 3);
+  fs::remove_all(directory);
 }
 
 }  // namespace
