@@ -48,8 +48,12 @@ class InsightsBuilder {
       all += busy;
       if (busy > busiest) busiest = busy, slowest = ipu;
     }
-    const bool take_turns =
-        ipus > 1 && static_cast<double>(all) < 1.1 * static_cast<double>(CyclesOfRun(report_));
+    // While the busiest one waits, another works. In a pipeline, however unbalanced it is, the
+    // others do most of their work while the busiest one works, too.
+    const double others_alone =
+        static_cast<double>(CyclesOfRun(report_)) - static_cast<double>(busiest);
+    const auto others = static_cast<double>(all - busiest);
+    const bool take_turns = others > 0 && 2 * others_alone > others;
     if (take_turns) {
       time_.push_back(
           "The IPUs take turns: one works while the others wait. A pipelined schedule lets them "

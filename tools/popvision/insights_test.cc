@@ -27,6 +27,23 @@ TEST(InsightsTest, TheyNameWhatLimits) {
   EXPECT_THAT(Text(Insights(again)), HasSubstr("computing activations again"));
 }
 
+// The IPUs of a pipeline work at the same time, even if one of them has little to do.
+TEST(InsightsTest, OnlyIpusThatWaitForEachOtherTakeTurns) {
+  const std::string turns = "The IPUs take turns", move = "To try: move work from IPU 1, the ";
+  const auto check = [&](const NetworkOptions& options, bool take_turns) {
+    pva::Report report = ProfileOf(options);
+    const std::string with_steps = Text(Insights(report));
+    for (auto& steps : report.steps) steps.clear();  // as of a run that is too long for a profile
+    for (const std::string& text : {with_steps, Text(Insights(report))}) {
+      EXPECT_THAT(text, HasSubstr(take_turns ? turns : move));
+      EXPECT_THAT(text, Not(HasSubstr(take_turns ? move : turns)));
+    }
+  };
+  check({.split = "layer1.0"}, false);
+  check({.schedule = compiler::Schedule::kSharded}, true);
+  check({.schedule = compiler::Schedule::kSequential}, true);
+}
+
 TEST(InsightsTest, TheyFollowWhatIsInMemory) {
   const std::string waiting = "Results of the forward pass that wait for their gradients take ",
                     kept = Text(Insights(ProfileOf({.ipus = 1, .micro_batch = 192})));
