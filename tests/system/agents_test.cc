@@ -1,8 +1,10 @@
 // A POD whose machines are processes of their own: jobs span them, and everything is as in one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +41,20 @@ std::string Losses(TestPod& pod, int instances, int replicas, int ipus = 1,
   return base::ReadFile(file);
 }
 
+// Losses of twenty updates of ResNet-18 on one replica, each IPU a stage of a pipeline; fails the
+// test when the job does.
+std::string ResNetLosses(TestPod& pod, int ipus, const std::string& precision) {
+  const std::string file = pod.directory() + "/losses";
+  std::filesystem::remove(file);
+  const Outcome outcome =
+      pod.Run({"poprun", "--num-instances", "1", "--num-replicas", "1", "--ipus-per-replica",
+               std::to_string(ipus), "resnet_job", "--ipus", std::to_string(ipus), "--schedule",
+               ipus == 1 ? "sharded" : "grouped", "--precision", precision, "--accumulation", "15",
+               "--losses", file});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  return base::ReadFile(file);
+}
+
 // Bits that all replicas received in every collective; fails the test when the job does.
 std::string Collectives(TestPod& pod, int instances, int replicas, int ipus) {
   const std::string file = pod.directory() + "/results";
@@ -71,6 +87,13 @@ class AgentsTest : public ::testing::TestWithParam<std::string> {
   // Losses of the layouts with one process for all machines.
   static std::string Reference(const Layout& layout) {
     return Losses(OneProcess(), layout.instances, layout.replicas, layout.ipus);
+  }
+  // Losses of ResNet-18 on one IPU.
+  static const std::string& OneIpu(const std::string& precision) {
+    static auto* const losses = new std::map<std::string, std::string>;
+    std::string& of_precision = (*losses)[precision];
+    if (of_precision.empty()) of_precision = ResNetLosses(OneProcess(), 1, precision);
+    return of_precision;
   }
   static TestPod& OneProcess() {
     static TestPod* pod = [] {
@@ -121,6 +144,22 @@ TEST_P(AgentsTest, PipelinesOverAgentsTrainAsOneProcessDoesWithout) {
                      {"--accumulation", accumulation, "--pipeline"}),
               expected);
   }
+}
+
+// Eight stages, four on each agent.
+TEST_P(AgentsTest, ResNet18OverTwoAgentsHasTheLossesOfOneIpu) {
+  TestPod pod(8, {"--agents", "processes"}, {{"VPOD_TRANSPORT", GetParam()}});
+  pod.CreatePartition("p8", 8);
+  EXPECT_NE(OneIpu("32"), OneIpu("16"));  // the job heeds --precision
+  for (const char* precision : {"32", "16"}) {
+    SCOPED_TRACE(precision);
+    const std::string expected = OneIpu(precision);
+    EXPECT_EQ(std::count(expected.begin(), expected.end(), '\n'), 20 * 15);
+    EXPECT_EQ(ResNetLosses(pod, 8, precision), expected);
+    EXPECT_EQ(pod.AttachedIpus(), 0);
+  }
+  EXPECT_EQ(Logged(pod, "2 processes, which exchange in shared memory"), GetParam() == "shm");
+  EXPECT_EQ(Logged(pod, "2 processes, which exchange by messages"), GetParam() == "tcp");
 }
 
 TEST_P(AgentsTest, EveryCollectiveGivesTheBitsOfOneProcess) {

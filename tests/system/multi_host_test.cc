@@ -2,6 +2,7 @@
 // on a sixth host, all of them network namespaces on a bridge.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -33,11 +34,12 @@ class MultiHostTest : public ::testing::Test {
     const Outcome created = hosts_->Login(Words{"vipu-admin", "create", "partition"} + options);
     ASSERT_EQ(created.code, 0) << created.err;
   }
-  // A job over all hosts used TCP, not by accident shared memory.
-  void ExpectMessages() {
-    for (int machine = 1; machine <= kMachines; ++machine) {
+  // A job over all hosts, or the first ones, used TCP, not by accident shared memory.
+  void ExpectMessages(int machines = kMachines) {
+    const std::string way = std::to_string(machines) + " processes, which exchange by messages";
+    for (int machine = 1; machine <= machines; ++machine) {
       const std::string log = hosts_->AgentLog(machine);
-      EXPECT_NE(log.find("4 processes, which exchange by messages"), std::string::npos);
+      EXPECT_NE(log.find(way), std::string::npos);
       EXPECT_EQ(log.find("shared memory"), std::string::npos);
     }
   }
@@ -129,6 +131,31 @@ TEST_F(MultiHostTest, PipelinesOverHostsTrainAsALocalPodDoesWithout) {
     EXPECT_EQ(base::ReadFile(there), base::ReadFile(here));
   }
   ExpectMessages();
+}
+
+// Eight stages of a replica, four on each host.
+TEST_F(MultiHostTest, ResNet18OverTwoHostsHasTheLossesOfOneIpu) {
+  TestPod local(4);
+  local.CreatePartition("p1", 1);
+  CreatePartition({"p8", "--size", "8", "--reconfigurable"});
+  for (const char* precision : {"32", "16"}) {
+    SCOPED_TRACE(precision);
+    const auto job = [&](const char* ipus, const char* schedule, const std::string& file) {
+      return Words{"resnet_job", "--ipus",         ipus, "--schedule", schedule, "--precision",
+                   precision,    "--accumulation", "15", "--losses",   file};
+    };
+    const std::string there = hosts_->pod().directory() + "/losses" + precision;
+    const std::string here = local.directory() + "/losses" + precision;
+    const Outcome apart = hosts_->Login(hosts_->Poprun(1, 1, 8) + job("8", "grouped", there));
+    ASSERT_EQ(apart.code, 0) << apart.err;
+    const Outcome together = local.Run(
+        Words{"poprun", "--num-instances", "1", "--num-replicas", "1"} + job("1", "sharded", here));
+    ASSERT_EQ(together.code, 0) << together.err;
+    const std::string expected = base::ReadFile(here);
+    EXPECT_EQ(std::count(expected.begin(), expected.end(), '\n'), 20 * 15);
+    EXPECT_EQ(base::ReadFile(there), expected);
+  }
+  ExpectMessages(2);
 }
 
 TEST_F(MultiHostTest, CollectivesGiveTheBitsOfALocalPod) {
