@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/models/language.h"
+#include "client/nn/activations.h"
 #include "client/nn/attention.h"
 
 namespace vpod::models {
@@ -48,6 +49,10 @@ uint32_t IpuOfHalf(const BertOptions& options, int half) {
   return ipu;
 }
 
+Tensor Gelu(Graph& graph, Tensor x, const BertOptions& options) {
+  return options.tanh_gelu ? nn::TanhGelu(graph, x) : graph.Gelu(x);
+}
+
 // `enter` is called before each half.
 template <class Enter>
 Tensor Layer(const Builder& net, Tensor x, Tensor mask, const BertOptions& options,
@@ -66,7 +71,7 @@ Tensor Layer(const Builder& net, Tensor x, Tensor mask, const BertOptions& optio
   x = AddAndNormalize(attention.In("output"), mixed, x, options);
   enter(1);
   const Tensor inner = Dense(net.In("intermediate"), "dense", x, options.feed_forward);
-  return AddAndNormalize(net.In("output"), graph.Gelu(inner), x, options);
+  return AddAndNormalize(net.In("output"), Gelu(graph, inner, options), x, options);
 }
 
 }  // namespace
@@ -149,7 +154,7 @@ Tensor BertForMaskedLanguage(const Builder& net, const BertInputs& inputs,
     dims[1] = std::min(dims[1], options.predictions);
     hidden = net.graph().Slice(hidden, {0, 0, 0}, dims);
   }
-  Tensor x = net.graph().Gelu(Dense(transform, "dense", hidden, options.width));
+  Tensor x = Gelu(net.graph(), Dense(transform, "dense", hidden, options.width), options);
   x = transform.LayerNorm("LayerNorm", x, kEpsilon);
   const Tensor bias =
       predictions.Parameter("bias", {options.type, {options.vocabulary}}, FirstValues::Filled(0));

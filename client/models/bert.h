@@ -26,6 +26,7 @@ struct BertOptions {
   // as stages, the first may have none; what is behind the last layer makes up another stage, on
   // the graph's IPU. An error of the graph unless they are twice as many as layers.
   std::vector<int> half_layers;
+  bool tanh_gelu = false;  // nn::TanhGelu, as PopART's Gelu; else the exact one
   // Tokens of each sequence, from the first on, for which BertForMaskedLanguage gives logits; 0:
   // all. Data are often arranged so that the masked ones come first.
   int64_t predictions = 0;

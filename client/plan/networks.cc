@@ -123,6 +123,7 @@ Build OfBert(models::BertOptions (*variant)()) {
     }
     options.predictions = request.predictions;
     options.attention_dropout = request.attention_dropout;
+    options.tanh_gelu = request.tanh_gelu;
     const models::BertInputs inputs{
         .tokens = Tokens(graph, request),
         .attended =
@@ -219,12 +220,16 @@ const std::map<std::string, Model>& Networks() {
       {"efficientnet-b4-g16",
        {OfEfficientNet(models::EfficientNetB4Group16), chain, EfficientNetBlock}},
       {"gpt2", {OfGpt2(models::Gpt2Small), gpt2, Gpt2Block}},
+      {"gpt2-large", {OfGpt2(models::Gpt2Large), gpt2, Gpt2Block}},
       {"gpt2-medium", {OfGpt2(models::Gpt2Medium), gpt2, Gpt2Block}},
+      {"gpt2-xl", {OfGpt2(models::Gpt2Xl), gpt2, Gpt2Block}},
       {"mnist",
        {[](const nn::Builder& net, const NetworkRequest& request) {
-          return models::Mnist(net, Images(net.graph(), request, 1, 28));
+          const Tensor images = Images(net.graph(), request, 1, 28);
+          return request.ipus == 1 ? models::Mnist(net, images)
+                                   : models::MnistOfFourStages(net, images);
         },
-        {.images = true}}},
+        {.images = true, .is_split = true}}},
       {"mobilenet-v2",
        {OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest& request) {
           return models::MobileNetV2(net, images, {.stages = request.stages});
@@ -269,7 +274,7 @@ absl::Status CheckOptions(const NetworkRequest& request, const NetworkOptions& o
                                                    ", must be 0 to the ", request.sequence_length,
                                                    " tokens of a sequence"));
   }
-  if (request.ipus > 1 && !options.stages) {
+  if (request.ipus > 1 && !options.stages && !options.is_split) {
     return absl::InvalidArgumentError(
         absl::StrCat("model '", request.name, "' is not split: a replica has 1 IPU, not ",
                      request.ipus, "; these are: ", NamesOfThose(&NetworkOptions::stages)));

@@ -18,6 +18,7 @@ struct NetworkRequest {
   int64_t sequence_length = 128;  // tokens
   int64_t predictions = 0;        // of BERT: tokens of a sequence that are predicted; 0: all
   std::optional<float> attention_dropout;                   // of BERT, below 1
+  bool tanh_gelu = false;                                   // of BERT (models::BertOptions)
   int64_t classes = 1000;                                   // of images, for residual networks
   program::v1::DataType type = program::v1::FLOAT16;        // of operations and weights
   program::v1::DataType image_type = program::v1::FLOAT16;  // as they come from the host
@@ -40,7 +41,7 @@ struct NetworkOptions {
   bool images = false;             // their type
   bool image_size = false;         // else it is fixed
   bool tokens = false;             // the sequence length
-  bool predictions = false;        // and the dropout of attention
+  bool predictions = false;        // and the dropout of attention, and the form of GELU
   bool stages = false;             // it has blocks that can be dealt to several IPUs
   bool stages_are_counts = false;  // of the blocks of each IPU, instead of the first of them
   bool is_split = false;           // without stages, too

@@ -209,11 +209,34 @@ TEST(PlanTest, WrongRequestsAreRefused) {
             "layer2.0 to layer2.1, layer3.0 to layer3.1, layer4.0 to layer4.1");
   EXPECT_EQ(refusal([](auto& r) { r.network.ipus = 2; }),
             "model 'resnet18' needs stages to be split over 2 IPUs, only these do not: bert-base, "
-            "bert-large, bert-tiny, gpt2, gpt2-medium, vit-b16");
+            "bert-large, bert-tiny, gpt2, gpt2-large, gpt2-medium, gpt2-xl, mnist, vit-b16");
   EXPECT_THAT(refusal([](auto& r) { r.memory_proportion = 0; }),
               HasSubstr("memory proportion of IPU 0 is 0"));
   EXPECT_THAT(refusal([](auto& r) { r.memory_proportion = 2; }),
               HasSubstr("memory proportion of IPU 0 is 2"));
+}
+
+TEST(PlanTest, MnistIsOnOneIpuOrOnFour) {
+  PlanRequest request{.network = {.name = "mnist", .micro_batch = 8}, .pod = 4, .accumulation = 64};
+  const auto one = MakePlan(request);
+  ASSERT_TRUE(one.ok()) << one.status();
+  request.network.ipus = 4;
+  const auto four = MakePlan(request);
+  ASSERT_TRUE(four.ok()) << four.status();
+  EXPECT_EQ(four->timeline().ipus.size(), 4u);
+  EXPECT_LT(four->timeline().end(), one->timeline().end());
+}
+
+// By erf it takes longer than by tanh, if there are many values.
+TEST(PlanTest, GeluOfBert) {
+  PlanRequest request{.network = {.name = "bert-tiny", .micro_batch = 64, .sequence_length = 512},
+                      .pod = 4};
+  const auto exact = MakePlan(request);
+  ASSERT_TRUE(exact.ok()) << exact.status();
+  request.network.tanh_gelu = true;
+  const auto tanh = MakePlan(request);
+  ASSERT_TRUE(tanh.ok()) << tanh.status();
+  EXPECT_LT(tanh->timeline().end(), exact->timeline().end());
 }
 
 }  // namespace

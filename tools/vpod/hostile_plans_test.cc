@@ -174,7 +174,7 @@ TEST_F(HostilePlansTest, OddOptions) {
                                                "--memory-proportion"};
   const std::vector<std::string> of_choices = {"--machine-type", "--stages",    "--recompute",
                                                "--checkpoints",  "--precision", "--schedule",
-                                               "--optimizer"};
+                                               "--optimizer",    "--gelu"};
   const std::vector<std::string> flags = {"--uint8-images",
                                           "--off-chip-optimizer-state",
                                           "--off-chip-activations",

@@ -160,6 +160,7 @@ void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
            {"--sequence-length", model->tokens},
            {"--predictions", model->predictions},
            {"--attention-dropout", model->predictions},
+           {"--gelu", model->predictions},
            {"--classes", model->classes}}) {
     if (is_given(name) && !takes)
       Refuse(absl::StrCat("model '", network.name, "' takes no ", name));
@@ -223,6 +224,10 @@ void AddNetwork(CLI::App& command, plan::PlanRequest& request) {
                   "of BERT: a probability (that of the other layers)")
       ->check(base::RealNumber([](double value) { return value >= 0 && value < 1; },
                                "from 0 to below 1"));
+  AddChoice<bool>(
+      command, "--gelu", {{"exact", false}, {"tanh", true}},
+      [&](const bool& tanh) { network.tanh_gelu = tanh; },
+      "of BERT: by erf, or approximated by tanh as PopART's programs have it (exact)");
   AddCount(command, "--classes", network.classes, 1 << 20, "of residual networks (1000)");
 }
 
@@ -282,8 +287,7 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
                    "of a tile's memory for the operands of a product (0.6)")
       ->check(base::RealNumber([](double value) { return value > 0 && value <= 1; },
                                "above 0 up to 1"));
-  auto* explain = command->add_flag("--explain", plan.explain,
-                                    "show each IPU of a replica, and what does not fit");
+  command->add_flag("--explain", plan.explain, "show each IPU of a replica, and what does not fit");
   auto* search = command->add_flag(
       "--search", plan.search,
       "find the IPUs per replica, stages, micro-batch, accumulation and recomputation that are "
@@ -297,8 +301,7 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
   command
       ->add_flag_callback(
           "--csv", [&] { plan.format = PlanFormat::kCsv; }, "print CSV")
-      ->excludes(json)
-      ->excludes(explain);
+      ->excludes(json);
   command->callback([command, &plan] {
     RefuseTwice("--pod", plan.systems.pods);
     RefuseTwice("--machine-type", plan.systems.machine_types);
