@@ -287,10 +287,13 @@ class Searcher {
     }
     const absl::Status& status = closest->second.status;
     const auto message = status.message();
+    const bool is_split = splits_.size() > 1;  // each is balanced or even
     return absl::Status(
         status.code(),
-        absl::StrCat("none of ", outcomes_.size(), " plans fits. Closest is ", closest->first, ". ",
-                     message.substr(0, message.find(" To try: "))));
+        absl::StrCat("none of ", outcomes_.size(), " plans ",
+                     is_split ? "with balanced or even stages " : "", "fits",
+                     is_split ? " (--stages plans others)" : "", ". Closest is ", closest->first,
+                     ". ", message.substr(0, message.find(" To try: "))));
   }
 
   struct Change {

@@ -33,7 +33,9 @@ using SearchProgress = std::function<void(size_t plans)>;
 // Searches over IPUs per replica, where their stages begin, micro-batch, recomputation and
 // accumulation, whose product with micro-batch and replicas is at most `global_batch`; the rest is
 // as the request has it. On all threads of the host; the result does not depend on them.
-// ResourceExhausted: nothing fits; the message names the candidate that needs the least memory.
+// ResourceExhausted: nothing fits of one IPU and of stages with balanced costs or even numbers of
+// blocks, whose boundaries are moved only beside what fits; the message names the candidate that
+// needs the least memory.
 absl::StatusOr<SearchResult> Search(const PlanRequest& request, uint64_t global_batch,
                                     SearchProgress progress = nullptr);
 

@@ -180,6 +180,10 @@ TEST(SearchTest, WhatCannotBeFoundSaysWhy) {
       std::string(Search(request, 64).status().message()),
       AllOf(HasSubstr("plans fits. Closest is 1 IPU per replica, micro-batch 1, "),
             HasSubstr("recomputation norm-only. Out of memory: "), Not(HasSubstr("To try"))));
+  request.pod = 2;
+  EXPECT_THAT(std::string(Search(request, 64).status().message()),
+              HasSubstr("plans with balanced or even stages fits (--stages plans others). Closest "
+                        "is 2 IPUs per replica (--stages "));
   request.network.name = "resnet19";
   EXPECT_THAT(std::string(Search(request, 64).status().message()), HasSubstr("unknown model"));
   request = {.network = {.name = "resnet18", .image_size = 64}, .pod = 16};
