@@ -79,9 +79,7 @@ nlohmann::ordered_json Json(const PodPlan& of, bool explain) {
                   .times = {{"seconds_per_update", of.plan.seconds},
                             {"cycles_per_run", of.plan.timeline().end().value()},
                             {"weight_transfer_cycles", of.plan.weight_transfers.value()}}});
-  if (!explain) return json;
-  json["ipus_of_a_replica"] = IpuJson(FiguresOf(of.plan));
-  if (!of.plan.fits.ok()) json["why_not"] = WhyNot(of.plan);
+  if (explain) AddDetails(json, FiguresOf(of.plan), WhyNot(of.plan));
   return json;
 }
 
@@ -150,7 +148,7 @@ absl::StatusOr<std::string> SearchText(const plan::PlanRequest& request, uint64_
   const PodPlan of_best{best.machine_type, best.pod, std::move(result.best.plan)};
   if (format == PlanFormat::kCsv) {
     nlohmann::ordered_json json = Configuration(best);
-    json.update(Json(of_best, /*explain=*/false));
+    json.update(Json(of_best, explain));
     return Csv({json});
   }
   if (format == PlanFormat::kJson) {

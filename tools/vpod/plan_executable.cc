@@ -83,9 +83,7 @@ nlohmann::ordered_json Json(const Row& row, bool explain) {
                                .times = {{"has_collectives", run.has_collectives},
                                          {"cycles_per_run", run.timeline.end().value()},
                                          {"seconds_per_run", run.seconds}}});
-  if (!explain) return json;
-  json["ipus_of_a_replica"] = IpuJson(FiguresOf(row));
-  if (!row.of.plan.fits.ok()) json["why_not"] = std::string(row.of.plan.fits.message());
+  if (explain) AddDetails(json, FiguresOf(row), std::string(row.of.plan.fits.message()));
   return json;
 }
 

@@ -18,6 +18,51 @@ std::string Quoted(const std::string& text) {
   return absl::StrCat("\"", absl::StrReplaceAll(base::Printable(text), {{"\"", "\"\""}}), "\"");
 }
 
+constexpr char kIpus[] = "ipus_of_a_replica", kWhyNot[] = "why_not";
+
+nlohmann::ordered_json IpuJson(const IpuFigures& figures) {
+  const auto& [timeline, memory, phases] = figures;
+  auto ipus = nlohmann::ordered_json::array();
+  for (size_t ipu = 0; ipu < timeline.ipus.size(); ++ipu) {
+    const model::IpuTime& time = timeline.ipus[ipu];
+    const plan::PhaseCycles& cycles = phases[ipu];
+    ipus.push_back({{"compute_cycles", time.cost.compute.value()},
+                    {"exchange_cycles", time.cost.exchange.value()},
+                    {"sync_cycles", time.cost.sync.value()},
+                    {"waiting_cycles", time.waiting.value()},
+                    {"forward_cycles", cycles.forward.value()},
+                    {"backward_cycles", cycles.backward.value()},
+                    {"recomputation_cycles", cycles.recomputation.value()},
+                    {"update_cycles", cycles.update.value()},
+                    {"other_cycles", cycles.other.value()},
+                    {"host_bytes", (time.cost.from_host + time.cost.to_host).value()},
+                    {"ipu_link_bytes", time.cost.over_ipu_links.value()},
+                    {"gw_link_bytes", time.cost.over_gw_links.value()},
+                    {"streaming_memory_cycles", time.cost.with_streaming_memory.value()},
+                    {"from_streaming_memory_bytes", time.cost.from_streaming_memory.value()},
+                    {"to_streaming_memory_bytes", time.cost.to_streaming_memory.value()},
+                    {"memory_bytes", memory[ipu].value()}});
+  }
+  return ipus;
+}
+
+// One for each IPU, if there are details.
+std::vector<nlohmann::ordered_json> Lines(const std::vector<nlohmann::ordered_json>& rows) {
+  std::vector<nlohmann::ordered_json> lines;
+  for (nlohmann::ordered_json row : rows) {
+    const nlohmann::ordered_json ipus = row.value(kIpus, nlohmann::ordered_json());
+    row.erase(kIpus);
+    row.erase(kWhyNot);
+    if (ipus.is_null()) lines.push_back(row);
+    for (size_t ipu = 0; ipu < ipus.size(); ++ipu) {
+      nlohmann::ordered_json& line = lines.emplace_back(row);
+      line["ipu"] = ipu;
+      line.update(ipus[ipu]);
+    }
+  }
+  return lines;
+}
+
 }  // namespace
 
 double Megabytes(model::Bytes bytes) { return static_cast<double>(bytes.value()) / 1e6; }
@@ -78,30 +123,10 @@ std::string IpuTables(const IpuFigures& figures) {
   return render::StyleH(table) + render::StyleH(by_phase);
 }
 
-nlohmann::ordered_json IpuJson(const IpuFigures& figures) {
-  const auto& [timeline, memory, phases] = figures;
-  auto ipus = nlohmann::ordered_json::array();
-  for (size_t ipu = 0; ipu < timeline.ipus.size(); ++ipu) {
-    const model::IpuTime& time = timeline.ipus[ipu];
-    const plan::PhaseCycles& cycles = phases[ipu];
-    ipus.push_back({{"compute_cycles", time.cost.compute.value()},
-                    {"exchange_cycles", time.cost.exchange.value()},
-                    {"sync_cycles", time.cost.sync.value()},
-                    {"waiting_cycles", time.waiting.value()},
-                    {"forward_cycles", cycles.forward.value()},
-                    {"backward_cycles", cycles.backward.value()},
-                    {"recomputation_cycles", cycles.recomputation.value()},
-                    {"update_cycles", cycles.update.value()},
-                    {"other_cycles", cycles.other.value()},
-                    {"host_bytes", (time.cost.from_host + time.cost.to_host).value()},
-                    {"ipu_link_bytes", time.cost.over_ipu_links.value()},
-                    {"gw_link_bytes", time.cost.over_gw_links.value()},
-                    {"streaming_memory_cycles", time.cost.with_streaming_memory.value()},
-                    {"from_streaming_memory_bytes", time.cost.from_streaming_memory.value()},
-                    {"to_streaming_memory_bytes", time.cost.to_streaming_memory.value()},
-                    {"memory_bytes", memory[ipu].value()}});
-  }
-  return ipus;
+void AddDetails(nlohmann::ordered_json& row, const IpuFigures& figures,
+                const std::string& why_not) {
+  row[kIpus] = IpuJson(figures);
+  if (!why_not.empty()) row[kWhyNot] = why_not;
 }
 
 std::string Dump(const nlohmann::ordered_json& json, int indent) {
@@ -111,7 +136,7 @@ std::string Dump(const nlohmann::ordered_json& json, int indent) {
 
 std::string Csv(const std::vector<nlohmann::ordered_json>& rows) {
   std::string text;
-  for (const nlohmann::ordered_json& row : rows) {
+  for (const nlohmann::ordered_json& row : Lines(rows)) {
     std::vector<std::string> names, values;
     for (const auto& [name, value] : row.items()) {
       names.push_back(name);

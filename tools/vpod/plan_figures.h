@@ -45,12 +45,15 @@ struct IpuFigures {
 };
 
 std::string IpuTables(const IpuFigures& figures);
-nlohmann::ordered_json IpuJson(const IpuFigures& figures);
+// Adds "ipus_of_a_replica", and "why_not" if the plan does not fit.
+void AddDetails(nlohmann::ordered_json& row, const IpuFigures& figures, const std::string& why_not);
 
 // JSON in ASCII, whatever the bytes of its texts are; on lines of this indent, or on one.
 std::string Dump(const nlohmann::ordered_json& json, int indent = -1);
 
-// Objects of the same fields without nesting, a line each behind one of the fields' names.
+// Objects of the same fields without nesting, a line each behind one of the fields' names. With
+// details it is a line for each IPU of a replica, which has the figures of the IPU in the place of
+// those that the replica has under the same names; "why_not" is left out.
 std::string Csv(const std::vector<nlohmann::ordered_json>& rows);
 
 }  // namespace vpod::tools
