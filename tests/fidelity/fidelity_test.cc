@@ -13,6 +13,7 @@ TEST(FidelityTest, ErrorsStayWithinTheirBounds) {
   EXPECT_LE(report.median(), 8);
   EXPECT_LE(report.worst(), 20);
   EXPECT_LE(report.worst_check(), 10);
+  EXPECT_TRUE(report.exact_figures_agree());
   EXPECT_TRUE(report.notes_agree());
 }
 

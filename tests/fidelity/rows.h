@@ -21,6 +21,8 @@ class Report {
   // A figure that a constant of the model was taken from, or that follows from shapes: no
   // prediction, which `why` says.
   void Check(const std::string& what, double predicted, double published, const char* why);
+  // The same, of a figure that has no error.
+  void Exact(const std::string& what, double predicted, double published, const char* why);
   // The arguments that `vpod plan` was given for the row before.
   void Command(const std::string& words) const;
   // Words, which should be the same.
@@ -34,6 +36,7 @@ class Report {
   double worst() const { return AllBut("").back(); }
   double worst_check() const { return worst_check_; }
   size_t rows() const { return AllBut("").size(); }
+  bool exact_figures_agree() const { return exact_figures_agree_; }
   bool notes_agree() const { return notes_agree_; }
 
  private:
@@ -47,7 +50,7 @@ class Report {
   std::string family_;
   std::map<std::string, Errors> errors_;  // in percent, by family
   double worst_check_ = 0;
-  bool notes_agree_ = true;
+  bool exact_figures_agree_ = true, notes_agree_ = true;
 };
 
 // Adds all rows.
