@@ -127,9 +127,13 @@ Document Liveness(const Report& report) {
   Document document{.name = "liveness"};
   for (uint32_t ipu = 0; ipu < report.target.ipus_per_replica; ++ipu) {
     const std::vector<pva::LivenessStep>& steps = report.liveness[ipu];
-    if (steps.empty()) continue;
+    const std::string title = absl::StrCat("Memory of ", IpuName(ipu), " in use");
+    if (steps.empty()) {
+      document.blocks.push_back(Notes{title, {absl::StrCat(IpuName(ipu), " executes nothing.")}});
+      continue;
+    }
     const uint64_t always = Sum(report.BytesByTile(ipu, "always live"));
-    Chart chart{.title = absl::StrCat("Memory of ", IpuName(ipu), " in use"),
+    Chart chart{.title = title,
                 .unit = "bytes",
                 .axis = "program step",
                 .series = {{"always live", std::vector<uint64_t>(steps.size(), always)},

@@ -162,6 +162,13 @@ TEST(ViewsTest, ThePeakIsTheHighestPointOfLiveness) {
   }
 }
 
+TEST(ViewsTest, IpusWithoutStepsAreNamed) {
+  pva::Report report = Pipeline();
+  for (auto& steps : report.liveness) steps.clear();
+  for (const char* ipu : {"0", "1"})
+    EXPECT_THAT(Text(Liveness(report)), HasSubstr(absl::StrCat("IPU ", ipu, " executes nothing.")));
+}
+
 TEST(ViewsTest, TheTreeHasEveryOperationThatIsExecuted) {
   for (uint32_t ipu : {0, 1}) {
     const auto tree = Find(ProgramTree(Pipeline()), absl::StrCat("Program of IPU ", ipu));
