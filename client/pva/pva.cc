@@ -313,6 +313,24 @@ class Reader {
         database_.FailRow("a step ends before it begins");
       report_.steps[step.ipu].push_back(step);
     }
+    if (database_.status().ok()) CheckExecutions();  // steps name operations that there are
+  }
+
+  // Views count an operation by its executions or by its steps.
+  void CheckExecutions() {
+    std::vector<uint64_t> executions(report_.operations.size());
+    bool is_recorded = false;
+    for (const std::vector<Step>& steps : report_.steps) {
+      for (const Step& step : steps) ++executions[step.operation];
+      is_recorded |= !steps.empty();
+    }
+    for (size_t i = 0; is_recorded && i < executions.size(); ++i) {
+      const Operation& operation = report_.operations[i];
+      if (executions[i] == operation.executions) continue;
+      return database_.FailRow(absl::StrCat("operation ", i, " has ", executions[i],
+                                            " steps, but is executed ", operation.executions,
+                                            " times"));
+    }
   }
 
   Database& database_;

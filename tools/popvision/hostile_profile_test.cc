@@ -1,6 +1,7 @@
 // Damaged profiles are refused, or shown: nothing crashes, nothing goes on for ever.
 //   VPOD_FUZZ_PROFILES  their number (5000)
 //   VPOD_FUZZ_SEED      other mutations (2026); `tests/security/fuzz --profiles` takes a random one
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -150,6 +151,17 @@ TEST_F(HostileProfileTest, DamagedBytes) {
   }
   EXPECT_GT(shown, 0u);
   EXPECT_LT(shown, count);
+}
+
+TEST_F(HostileProfileTest, StepsThatAreMissing) {
+  const std::string path = Write(sound_);
+  {
+    const auto database = pva::Database::Open(path, pva::Database::Mode::kWrite);
+    ASSERT_TRUE(database.ok()) << database.status();
+    (*database)->Execute("DELETE FROM step WHERE rowid > 5");
+  }
+  EXPECT_THAT(std::string(pva::OpenReport(path).status().message()),
+              ::testing::HasSubstr(" steps, but is executed "));
 }
 
 // Any value in any column of a sound file.
