@@ -136,7 +136,7 @@ TEST_F(FullDiskTest, WithoutAProfileTheProgramGoesOn) {
   EXPECT_TRUE((*session)->Run("run").ok());
   const std::vector<std::string> logged = Logged();
   ASSERT_EQ(logged.size(), 1u);
-  EXPECT_THAT(logged[0], HasSubstr("the profile that POPLAR_ENGINE_OPTIONS ask for: cannot "));
+  EXPECT_THAT(logged[0], HasSubstr("the profile that POPLAR_ENGINE_OPTIONS asks for: cannot "));
   EXPECT_THAT(logged[0], HasSubstr(directory_));
   EXPECT_THAT(logged[0], HasSubstr("; the program goes on without it"));
   EXPECT_FALSE(fs::exists(profile_));

@@ -1,4 +1,4 @@
-// The profiles that POPLAR_ENGINE_OPTIONS ask for (docs/profiles.md).
+// The profiles that POPLAR_ENGINE_OPTIONS asks for (docs/profiles.md).
 #pragma once
 
 #include <memory>
