@@ -271,7 +271,7 @@ absl::Status CheckOptions(const NetworkRequest& request, const NetworkOptions& o
     return refused("predictions", &NetworkOptions::predictions);
   if (request.predictions < 0 || request.predictions > request.sequence_length) {
     return absl::InvalidArgumentError(absl::StrCat("predictions are ", request.predictions,
-                                                   ", must be 0 to the ", request.sequence_length,
+                                                   ", must be 1 to the ", request.sequence_length,
                                                    " tokens of a sequence"));
   }
   if (request.ipus > 1 && !options.stages && !options.is_split) {

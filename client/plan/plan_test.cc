@@ -187,7 +187,7 @@ TEST(PlanTest, WrongRequestsAreRefused) {
               r.network.name = "bert-tiny";
               r.network.predictions = 129;
             }),
-            "predictions are 129, must be 0 to the 128 tokens of a sequence");
+            "predictions are 129, must be 1 to the 128 tokens of a sequence");
   EXPECT_EQ(refusal([](auto& r) { r.network.ipus = 32; }),
             "a POD of 16 IPUs has no whole number of replicas of 32");
   EXPECT_EQ(refusal([](auto& r) { r.pod = 0; }),
