@@ -57,7 +57,7 @@ class DatabaseTest : public ::testing::Test {
   }
   static Json One(const std::string& sql) { return Select(sql).at(0).at(0); }
 
-  // Of a column `…ByTile`.
+  // The values of a `…ByTile` column, by tile.
   static std::vector<uint64_t> Values(const std::string& blob) {
     constexpr size_t kRun = sizeof(uint32_t) + sizeof(uint64_t);
     std::vector<uint64_t> values;
