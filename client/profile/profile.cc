@@ -1,8 +1,12 @@
 #include "client/profile/profile.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -26,6 +30,12 @@
 
 namespace vpod::profile {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Writing short runs takes one part in so many of the time, unless they would wait for longer.
+constexpr int kPartsOfTime = 50;
+constexpr std::chrono::milliseconds kLongestWait(100);
 
 using pva::Database;
 
@@ -168,10 +178,22 @@ absl::Status ReplaceProfile(const program::Executable& executable, uint32_t prog
 
 }  // namespace
 
-Profiler::Profiler(std::shared_ptr<const program::Executable> executable, ProfileOptions options)
-    : executable_(std::move(executable)), options_(std::move(options)) {}
+// The runs of a program.
+struct ProgramRuns {
+  std::string path;  // of the profile
+  uint32_t written = 0;
+  std::vector<base::Cycles> waiting;     // to be written with those that follow
+  std::unique_ptr<Recording> recording;  // open from the first run to the last one to be recorded
 
-Profiler::~Profiler() = default;
+  size_t count() const { return written + waiting.size(); }
+};
+
+Profiler::Profiler(std::shared_ptr<const program::Executable> executable, ProfileOptions options)
+    : executable_(std::move(executable)), options_(std::move(options)), process_(getpid()) {}
+
+Profiler::~Profiler() { Finish().IgnoreError(); }
+
+const std::string& Profiler::PathOf(uint32_t program) const { return runs_[program].path; }
 
 absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
     std::shared_ptr<const program::Executable> executable, const ProfileOptions& options) {
@@ -191,44 +213,76 @@ absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
     VPOD_RETURN_IF_ERROR(MakeDirectory(folder));
     VPOD_RETURN_IF_ERROR(
         ReplaceProfile(text, static_cast<uint32_t>(program), profiler->options_, memory, path));
-    profiler->paths_.push_back(path);
+    profiler->runs_.push_back({.path = path});
   }
-  profiler->runs_.resize(profiler->paths_.size());
-  profiler->recordings_.resize(profiler->paths_.size());
   return profiler;
 }
 
 absl::Status Profiler::AddRun(uint32_t program, base::Cycles cycles) {
-  if (stopped_ || !options_.execution || runs_[program] >= options_.runs) return absl::OkStatus();
-  const absl::Status added = Add(program, cycles);
-  if (added.ok()) {
-    if (++runs_[program] == options_.runs) recordings_[program].reset();
-    return added;
-  }
-  stopped_ = true;
-  recordings_.clear();  // which takes back what was not committed
-  for (uint32_t each = 0; each < paths_.size(); ++each) NoteLostRuns(each);
-  return absl::Status(added.code(),
-                      absl::StrCat("no more runs are recorded in profiles: ", added.message()));
+  ProgramRuns& runs = runs_[program];
+  if (stopped_ || !options_.execution || runs.count() >= options_.runs) return absl::OkStatus();
+  runs.waiting.push_back(cycles);
+  const bool last = runs.count() == options_.runs;
+  if (!last && Clock::now() < next_write_) return absl::OkStatus();
+  VPOD_RETURN_IF_ERROR(WriteWaiting());
+  if (last) runs.recording.reset();
+  return absl::OkStatus();
 }
 
-absl::Status Profiler::Add(uint32_t program, base::Cycles cycles) {
-  std::unique_ptr<Recording>& recording = recordings_[program];
-  // A file that was removed or replaced is opened again, which says so.
-  if (recording != nullptr && recording->HasMoved()) recording.reset();
-  if (recording == nullptr) {
-    VPOD_ASSIGN_OR_RETURN(recording, Recording::Open(paths_[program], options_.session));
+absl::Status Profiler::Finish() {
+  // A child would write beside its parent, over the same handles.
+  return getpid() == process_ ? WriteWaiting() : absl::OkStatus();
+}
+
+absl::Status Profiler::WriteWaiting() {
+  if (stopped_) return absl::OkStatus();
+  const Clock::time_point begin = Clock::now();
+  absl::Status error;
+  bool has_steps = false;
+  for (uint32_t program = 0; program < runs_.size(); ++program) {
+    if (runs_[program].waiting.empty()) continue;
+    has_steps |= runs_[program].written == 0;
+    error.Update(Write(program));
   }
-  if (runs_[program] > 0) return recording->AddRun(runs_[program], cycles);
-  return recording->AddRun(runs_[program], cycles, [&](Database& database) {
-    WriteSteps(*executable_, program, options_.topology, database);
-  });
+  if (!error.ok()) {
+    stopped_ = true;
+    for (ProgramRuns& runs : runs_) {
+      runs.recording.reset();  // which takes back what was not committed
+      NoteLostRuns(runs);
+    }
+    return absl::Status(error.code(),
+                        absl::StrCat("no more runs are recorded in profiles: ", error.message()));
+  }
+  const Clock::time_point end = Clock::now();
+  // Later runs have no steps, and do not take as long.
+  if (!has_steps)
+    next_write_ = end + std::min<Clock::duration>((kPartsOfTime - 1) * (end - begin), kLongestWait);
+  return absl::OkStatus();
+}
+
+absl::Status Profiler::Write(uint32_t program) {
+  ProgramRuns& runs = runs_[program];
+  // A file that was removed or replaced is opened again, which says so.
+  if (runs.recording != nullptr && runs.recording->HasMoved()) runs.recording.reset();
+  if (runs.recording == nullptr) {
+    VPOD_ASSIGN_OR_RETURN(runs.recording, Recording::Open(runs.path, options_.session));
+  }
+  std::function<void(Database&)> steps;
+  if (runs.written == 0) {
+    steps = [&](Database& database) {
+      WriteSteps(*executable_, program, options_.topology, database);
+    };
+  }
+  VPOD_RETURN_IF_ERROR(runs.recording->AddRuns(runs.written, runs.waiting, steps));
+  runs.written = static_cast<uint32_t>(runs.count());
+  runs.waiting.clear();
+  return absl::OkStatus();
 }
 
 // As well as it can be done: the file may be what cannot be written.
-void Profiler::NoteLostRuns(uint32_t program) const {
-  if (runs_[program] >= options_.runs) return;
-  const auto database = Database::Open(paths_[program], Database::Mode::kWrite);
+void Profiler::NoteLostRuns(const ProgramRuns& runs) const {
+  if (runs.written >= options_.runs) return;
+  const auto database = Database::Open(runs.path, Database::Mode::kWrite);
   if (!database.ok()) return;
   // Neither the journal nor the row, whose size stays, takes space.
   (*database)->Execute("PRAGMA journal_mode = MEMORY");
@@ -236,7 +290,7 @@ void Profiler::NoteLostRuns(uint32_t program) const {
       ->Prepare(
           "UPDATE meta SET value = ? WHERE key = ? AND EXISTS"
           "(SELECT 1 FROM meta WHERE key = 'session' AND value = ?)")
-      .Bind(FirstRunLost(runs_[program]))
+      .Bind(FirstRunLost(runs.written))
       .Bind(pva::kFirstRunLost)
       .Bind(options_.session)
       .Run();

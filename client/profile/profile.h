@@ -1,6 +1,9 @@
 // Writes profile.pop, one file for each program of an executable (docs/profiles.md).
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -26,11 +29,12 @@ struct ProfileOptions {
 };
 
 class Recording;
+struct ProgramRuns;
 
 // The profiles of a session. One thread at a time.
 class Profiler {
  public:
-  ~Profiler();
+  ~Profiler();  // finishes
 
   // Writes what is known before the first run: target, memory, variables, program tree. A profile
   // that is there is replaced, whole or not at all. ResourceExhausted: the disk is full.
@@ -38,26 +42,31 @@ class Profiler {
   static absl::StatusOr<std::unique_ptr<Profiler>> Create(
       std::shared_ptr<const program::Executable> executable, const ProfileOptions& options);
 
-  // Adds a run, and with the first one the steps that runs take. Does nothing for runs beyond those
-  // that are to be recorded. An error, which names the file, is the last: from then on nothing is
-  // recorded, which the profiles say if that can be written. FailedPrecondition: another session
-  // has replaced the profile.
+  // Adds a run, and with the first one the steps that runs take. Short runs are written together, a
+  // tenth of a second of them at most, so that writing takes little of the time. Does nothing for
+  // runs beyond those that are to be recorded. An error, which names the file, is the last: from
+  // then on nothing is recorded, which the profiles say if that can be written. FailedPrecondition:
+  // another session has replaced the profile.
   absl::Status AddRun(uint32_t program, base::Cycles cycles);
+  // Writes the runs that wait for others; nothing in the child of a fork. Errors are those of
+  // AddRun.
+  absl::Status Finish();
 
-  const std::string& PathOf(uint32_t program) const { return paths_[program]; }
+  const std::string& PathOf(uint32_t program) const;
 
  private:
   Profiler(std::shared_ptr<const program::Executable> executable, ProfileOptions options);
 
-  absl::Status Add(uint32_t program, base::Cycles cycles);
-  void NoteLostRuns(uint32_t program) const;
+  absl::Status WriteWaiting();
+  absl::Status Write(uint32_t program);
+  void NoteLostRuns(const ProgramRuns& runs) const;
 
   const std::shared_ptr<const program::Executable> executable_;
   const ProfileOptions options_;
-  std::vector<std::string> paths_;  // by program
-  std::vector<uint32_t> runs_;      // recorded, by program
-  // By program, open from its first run to the last one that is recorded.
-  std::vector<std::unique_ptr<Recording>> recordings_;
+  const pid_t process_;            // that created it
+  std::vector<ProgramRuns> runs_;  // by program
+  // None waits for longer if more follow.
+  std::chrono::steady_clock::time_point next_write_;
   bool stopped_ = false;  // after an error
 };
 

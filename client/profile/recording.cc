@@ -23,14 +23,12 @@ absl::StatusOr<std::unique_ptr<Recording>> Recording::Open(const std::string& pa
   return std::unique_ptr<Recording>(new Recording(std::move(database)));
 }
 
-absl::Status Recording::AddRun(uint32_t number, base::Cycles cycles,
-                               const std::function<void(Database&)>& more) {
-  if (more) {
-    database_->Execute("BEGIN");
-    more(*database_);
-  }
-  insert_.Bind(number).Bind(cycles.value()).Run();
-  if (more) database_->Execute("COMMIT");
+absl::Status Recording::AddRuns(uint32_t first, absl::Span<const base::Cycles> cycles,
+                                const std::function<void(Database&)>& more) {
+  database_->Execute("BEGIN");
+  if (more) more(*database_);
+  for (const base::Cycles run : cycles) insert_.Bind(first++).Bind(run.value()).Run();
+  database_->Execute("COMMIT");
   return database_->status();
 }
 

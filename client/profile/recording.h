@@ -8,12 +8,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "client/pva/database.h"
 #include "device/base/units.h"
 
 namespace vpod::profile {
 
-// An open file: opening it takes longer than adding a run. No lock is held between runs, so that
+// An open file: opening it takes longer than adding runs. No lock is held between runs, so that
 // others may read. A process that forks must not go on in the child.
 class Recording {
  public:
@@ -23,9 +24,10 @@ class Recording {
 
   // Whether the file was removed or replaced: its path leads elsewhere.
   bool HasMoved() { return database_->HasMoved(); }
-  // Adds a run and, in the same transaction, what `more` writes, if there is one.
-  absl::Status AddRun(uint32_t number, base::Cycles cycles,
-                      const std::function<void(pva::Database&)>& more = nullptr);
+  // Adds runs, the first of which has this number, and what `more` writes, if there is one, in one
+  // transaction.
+  absl::Status AddRuns(uint32_t first, absl::Span<const base::Cycles> cycles,
+                       const std::function<void(pva::Database&)>& more = nullptr);
 
  private:
   explicit Recording(std::unique_ptr<pva::Database> database)

@@ -113,12 +113,13 @@ TEST_F(FullDiskTest, RecordingStopsWithOneLineAndTheProgramGoesOn) {
 
 TEST_F(FullDiskTest, RunsUntilTheDiskIsFullAreKept) {
   SetOptions(R"(, "autoReport.executionProfileProgramRunCount": "1000000")");
-  const auto session = Open();
+  auto session = Open();
   ASSERT_TRUE(session.ok()) << session.status();
   ASSERT_TRUE((*session)->Run("run").ok());
   FillDisk();
   testing::internal::CaptureStderr();
   for (int run = 0; run < 3; ++run) EXPECT_TRUE((*session)->Run("run").ok());
+  session->reset();
   const std::vector<std::string> logged = Logged();
   ASSERT_EQ(logged.size(), 1u);
   EXPECT_THAT(logged[0], HasSubstr(absl::StrCat(profile_, ": ")));
@@ -144,13 +145,14 @@ TEST_F(FullDiskTest, WithoutAProfileTheProgramGoesOn) {
 
 TEST_F(RecordingTest, ADirectoryThatIsRemovedIsNamedOnce) {
   SetOptions(R"(, "autoReport.executionProfileProgramRunCount": "9")");
-  const auto session = Open();
+  auto session = Open();
   ASSERT_TRUE(session.ok()) << session.status();
   ASSERT_TRUE((*session)->Run("run").ok());
   EXPECT_EQ(pva::OpenReport(profile_)->first_run_lost, std::nullopt);
   fs::remove_all(directory_);
   testing::internal::CaptureStderr();
   for (int run = 0; run < 3; ++run) EXPECT_TRUE((*session)->Run("run").ok());
+  session->reset();
   const std::vector<std::string> logged = Logged();
   ASSERT_EQ(logged.size(), 1u);
   EXPECT_THAT(logged[0], HasSubstr(profile_));
@@ -165,7 +167,9 @@ TEST_F(RecordingTest, ProfilesAreReadWhileRunsAreRecorded) {
     EXPECT_TRUE((*session)->Run("run").ok());
     const auto report = pva::OpenReport(profile_);
     ASSERT_TRUE(report.ok()) << report.status();
-    EXPECT_EQ(report->runs.size(), std::min<size_t>(run, 4));
+    // Short runs may wait for others, the first and the last do not.
+    EXPECT_GE(report->runs.size(), run < 4 ? 1u : 4u);
+    EXPECT_LE(report->runs.size(), std::min<size_t>(run, 4));
     EXPECT_FALSE(fs::exists(profile_ + "-journal"));
   }
 }
@@ -173,19 +177,34 @@ TEST_F(RecordingTest, ProfilesAreReadWhileRunsAreRecorded) {
 // Nothing is written beside the profile that has taken its place.
 TEST_F(RecordingTest, AProfileThatIsReplacedBetweenRunsIsLeftAlone) {
   SetOptions(R"(, "autoReport.executionProfileProgramRunCount": "9")");
-  const auto first = Open();
+  auto first = Open();
   ASSERT_TRUE((*first)->Run("run").ok());
-  const auto second = Open();
+  auto second = Open();
   ASSERT_TRUE((*second)->Run("run").ok());
   testing::internal::CaptureStderr();
   for (int run = 0; run < 3; ++run) EXPECT_TRUE((*first)->Run("run").ok());
+  first->reset();
   const std::vector<std::string> logged = Logged();
   ASSERT_EQ(logged.size(), 1u);
   EXPECT_THAT(logged[0], HasSubstr("is another session's now"));
   ASSERT_TRUE((*second)->Run("run").ok());
+  second->reset();
   const auto report = pva::OpenReport(profile_);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->runs.size(), 2u);
+  EXPECT_EQ(report->first_run_lost, std::nullopt);
+}
+
+// Many short runs are written together, and none is lost when the session ends.
+TEST_F(RecordingTest, RunsThatWaitAreWrittenAtTheEnd) {
+  SetOptions(R"(, "autoReport.executionProfileProgramRunCount": "1000")");
+  auto session = Open();
+  ASSERT_TRUE(session.ok()) << session.status();
+  for (int run = 0; run < 200; ++run) ASSERT_TRUE((*session)->Run("run").ok());
+  session->reset();
+  const auto report = pva::OpenReport(profile_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->runs.size(), 200u);
   EXPECT_EQ(report->first_run_lost, std::nullopt);
 }
 

@@ -33,6 +33,10 @@ void LogEngine(LogLevel level, const Parts&... parts) {
   if (SdkLogs(LogModule::kEngine, level)) SdkLog(LogModule::kEngine, level, absl::StrCat(parts...));
 }
 
+void LogLostRuns(const absl::Status& recorded) {
+  if (!recorded.ok()) LogEngine(LogLevel::kErr, recorded.message());
+}
+
 absl::Status CheckCount(absl::string_view variable, const program::TensorType& type,
                         size_t values) {
   if (static_cast<size_t>(type.elements()) == values) return absl::OkStatus();
@@ -88,7 +92,9 @@ Session::Session(std::unique_ptr<Device> device,
       executable_(std::move(executable)),
       layout_(executable_->proto(), device_->local_replicas()) {}
 
-Session::~Session() = default;
+Session::~Session() {
+  if (profiler_ != nullptr) LogLostRuns(profiler_->Finish());
+}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device> device,
                                                          const compiler::Compiled& compiled,
@@ -164,13 +170,8 @@ absl::StatusOr<base::Cycles> Session::Run(absl::string_view program, uint32_t sl
   LogEngine(LogLevel::kDebug, "Running program '", program, "' with slot ", slot);
   VPOD_ASSIGN_OR_RETURN(const base::Cycles cycles, device_->Run(index, slot));
   LogEngine(LogLevel::kDebug, "Program '", program, "' took ", cycles.value(), " cycles");
-  if (profiler_ != nullptr) Record(index, cycles);
+  if (profiler_ != nullptr) LogLostRuns(profiler_->AddRun(index, cycles));
   return cycles;
-}
-
-void Session::Record(uint32_t program, base::Cycles cycles) {
-  const absl::Status recorded = profiler_->AddRun(program, cycles);
-  if (!recorded.ok()) LogEngine(LogLevel::kErr, recorded.message());
 }
 
 absl::StatusOr<std::string> Session::ReadBytes(absl::string_view variable, uint32_t replica) {

@@ -88,8 +88,6 @@ class Session {
 
  private:
   Session(std::unique_ptr<Device> device, std::shared_ptr<const program::Executable> executable);
-  // Ends profiles that cannot be written any more: the run itself has succeeded.
-  void Record(uint32_t program, base::Cycles cycles);
   absl::StatusOr<absl::Span<std::byte>> StreamBytes(absl::string_view name, uint32_t replica,
                                                     uint32_t slot, size_t element_size);
   template <class T>
