@@ -20,8 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr int kThreads = 2;
 constexpr char kEngineOptions[] = "POPLAR_ENGINE_OPTIONS";
-constexpr int kRecords = 101;
-const uint32_t kRunsByDefault = profile::ProfileOptions().runs;
 
 struct Case {
   const char* what;
@@ -53,26 +51,22 @@ absl::StatusOr<std::unique_ptr<session::Session>> OpenRecorded(const NetworkOpti
 
 struct Report {
   double seconds = 0, megabytes = 0;
-  double record_seconds = 0;  // of a further run
 };
 
-// Writes what is known before the first run, the steps of a run, and one run.
+// Writes what is known before the first run, the steps of a run, and the runs of the default.
 absl::StatusOr<Report> WriteReport(const compiler::Compiled& compiled,
                                    const std::string& directory) {
   Report report;
+  const profile::ProfileOptions options{.directory = directory, .execution = true};
   std::unique_ptr<profile::Profiler> profiler;
-  const auto record = [&] { return profiler->AddRun(0, base::Cycles(1)); };
-  VPOD_ASSIGN_OR_RETURN(
-      report.seconds, Seconds([&]() -> absl::Status {
-        VPOD_ASSIGN_OR_RETURN(
-            profiler, profile::Profiler::Create(
-                          compiled.executable,
-                          {.directory = directory, .execution = true, .runs = 2 * kRecords}));
-        return record();
-      }));
+  VPOD_ASSIGN_OR_RETURN(report.seconds, Seconds([&]() -> absl::Status {
+                          VPOD_ASSIGN_OR_RETURN(
+                              profiler, profile::Profiler::Create(compiled.executable, options));
+                          for (uint32_t run = 0; run < options.runs; ++run)
+                            VPOD_RETURN_IF_ERROR(profiler->AddRun(0, base::Cycles(1)));
+                          return absl::OkStatus();
+                        }));
   report.megabytes = static_cast<double>(fs::file_size(profiler->PathOf(0))) / 1e6;
-  VPOD_ASSIGN_OR_RETURN(const auto records, MedianSecondsInTurns(kRecords, {record}));
-  report.record_seconds = records[0];
   return report;
 }
 
@@ -94,11 +88,9 @@ absl::Status MeasureSteps(const Case& test, const std::string& directory) {
                without = 1e3 * seconds[1] / test.steps;
   std::printf(
       "%s, training: a recorded step %.2f ms, without a profile %.2f ms, ratio %.3f (the aim is "
-      "1.05); the report written in %.1f ms, %.2f MB, and %.3f ms for each further run: the "
-      "default, %u runs, costs %.1f ms in all\n",
+      "1.05); the report and the runs of the default written in %.1f ms, %.2f MB\n",
       test.what, milliseconds, without, milliseconds / without, 1e3 * report.seconds,
-      report.megabytes, 1e3 * report.record_seconds, kRunsByDefault,
-      1e3 * (report.seconds + (kRunsByDefault - 1) * report.record_seconds));
+      report.megabytes);
   return absl::OkStatus();
 }
 
