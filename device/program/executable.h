@@ -38,8 +38,8 @@ struct Limits {
   uint64_t origin_bytes = 16ull << 20;               // beside the executable
 };
 
-// What the host reads and writes by name, in row-major order: a variable, or all rows of a remote
-// buffer.
+// A variable, or all rows of a remote buffer, which the host reads and writes by name in row-major
+// order.
 struct HostTensor {
   std::string name;
   uint32_t ipu = 0;  // of the replica

@@ -116,8 +116,8 @@ struct OpDef {
   // All tensors are plain. InvalidArgument says what does not fit.
   absl::StatusOr<Types> (*infer)(const v1::Instruction& instruction,
                                  absl::Span<const TensorType> inputs) = nullptr;
-  // What else must hold, of an instruction whose tensors exist in the right number. The whole rule
-  // of an op without `infer`.
+  // All other rules for an instruction whose tensors exist in the right number; an op without
+  // `infer` has only these.
   absl::Status (*check)(const v1::Instruction& instruction, const Operands& tensors) = nullptr;
   // The constraints that these two check, in this order. Beside them they check only that outputs
   // are tensors that a device can hold and, of a Map, the rules of its steps.

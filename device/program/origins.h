@@ -12,14 +12,14 @@ namespace vpod::program {
 // Longest text of an origin; longer ones are refused.
 inline constexpr size_t kMostOriginBytes = 512;
 
-// What an instruction does, in a word: "convolution"; of an element-by-element op or a reduction
-// its operator, "relu".
+// The kind of an instruction in a word: "convolution", or the operator of an element-by-element op
+// or a reduction, "relu".
 std::string LabelOf(const v1::Instruction& instruction);
 
 // "relu 'layer1.0'", "convolution 'conv1' (backward)", or "add 'layer1.0' (map)" if the instruction
 // does something else than its origin's name says. Without an origin only what it does.
 std::string NameOf(const v1::Instruction& instruction, const v1::Origin* origin);
-// What a value is, after the instruction that makes it: "convolution 'conv1'", or "gradient
+// A value by the instruction that makes it: "convolution 'conv1'", or "gradient
 // accumulator 'conv1.weight'".
 std::string NameOfValue(const v1::Tensor& tensor, const v1::Instruction& maker,
                         const v1::Origin* origin);
