@@ -35,10 +35,15 @@ inline constexpr uint32_t kMaxIpusPerPod = 1024 * kMaxIpusPerLinkDomain;  // POD
 // --- Rates ---
 VPOD_DEFAULT double kExchangeBytesPerCycle = 4;   // C per tile and direction
 VPOD_DEFAULT double kHostBytesPerSecond = 7.2e9;  // F2 per IPU and direction
-// F2: gc-hosttraffictest then reads the mean of its three published tile sides (hardware.md 3.3).
+// F2: gc-hosttraffictest then reads the mean of its published tile sides (hardware.md 3.3).
 VPOD_DEFAULT double kHostBytesPerSecondPerTile = 0.1066e9;
 inline constexpr double kHostPortBytesPerSecond =
     0.9 * 12.5e9;  // F15 host to a machine's gateway, 1 port per direction
+// F23: what the host reads of an IPU's buffers in its machine, and what it reads or writes of them
+// while the IPU writes them. It writes them at the rate of F2 (gc-hosttraffictest,
+// hardware.md 3.3).
+inline constexpr double kHostReadBytesPerSecond = 5.03e9;
+inline constexpr double kHostBytesPerSecondBesideWrites = 2.83e9;
 VPOD_DEFAULT double kDdrBytesPerSecond = 28.8e9;        // F3 per machine; a host byte counts twice
 VPOD_DEFAULT double kLinkBytesPerSecond = 0.83 * 16e9;  // A 128 Gb/s per direction, F1 efficiency
 // GW-Link: 100 GbE a port (A), F16 efficiency, per direction.
@@ -104,8 +109,8 @@ base::Cycles ExternalSyncCycles(uint32_t num_ipus, double clock_hz);
 // column = id % 2): the narrowest link group on the way (spec/hardware.md 3.2).
 double IpuLinkBytesPerSecond(uint32_t from_ipu, uint32_t to_ipu);
 
-// What each of the rings that IPUs form side by side passes on in a second if `distance` IPUs lie
-// from one member of a ring to the next. A ring of neighbours goes through both columns of the
+// Bytes that each of the rings that IPUs form side by side passes on in a second if `distance` IPUs
+// lie from one member of a ring to the next. A ring of neighbours goes through both columns of the
 // ladder in both directions; others stay in a column, whose links as many rings share as there are
 // rungs between two members (spec/hardware.md 4).
 double RingBytesPerSecond(uint64_t distance);

@@ -47,6 +47,14 @@ ProgramBuilder BuildProgram(uint32_t tiles, uint32_t transfers) {
   return builder;
 }
 
+// The host's side of the buffers of all IPUs together, in a machine no more than its port carries.
+double HostBytesPerSecond(const Way& way, uint32_t num_ipus) {
+  double of_ipu = way.host_reads ? arch::kHostReadBytesPerSecond : arch::kHostBytesPerSecond;
+  if (!way.tiles_read) of_ipu = std::min(of_ipu, arch::kHostBytesPerSecondBesideWrites);
+  const uint32_t machines = (num_ipus + arch::kIpusPerMachine - 1) / arch::kIpusPerMachine;
+  return std::min(num_ipus * of_ipu, machines * arch::kHostPortBytesPerSecond);
+}
+
 class Measurement {
  public:
   Measurement(std::unique_ptr<session::Session> session, uint32_t runs)
@@ -103,7 +111,7 @@ class Measurement {
     }
     // Data that the host read was compared above; data that it or the tiles wrote is compared now.
     VPOD_RETURN_IF_ERROR(RoundTrip());
-    Model(cycles, traffic);
+    Model(way, cycles, traffic);
     return traffic;
   }
 
@@ -115,11 +123,9 @@ class Measurement {
     return absl::OkStatus();
   }
 
-  void Model(base::Cycles cycles, HostTraffic& traffic) const {
+  void Model(const Way& way, base::Cycles cycles, HostTraffic& traffic) const {
     const uint64_t bytes = uint64_t{runs_} * num_ipus_ * data_.size() * sizeof(uint32_t);
-    const uint32_t machines = (num_ipus_ + arch::kIpusPerMachine - 1) / arch::kIpusPerMachine;
-    const double host_seconds =
-        static_cast<double>(bytes) / (machines * arch::kHostPortBytesPerSecond);
+    const double host_seconds = static_cast<double>(bytes) / HostBytesPerSecond(way, num_ipus_);
     const double tile_seconds = static_cast<double>(cycles.value()) / clock_hz_;
     traffic.host_bytes = traffic.tile_bytes = bytes;
     traffic.seconds = std::max(host_seconds, tile_seconds);
