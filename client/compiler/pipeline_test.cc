@@ -2,9 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -144,56 +142,6 @@ TEST(PipelineTest, TimelinesEndWhenRunsDo) {
     EXPECT_EQ(timeline.end(), run.cycles);
     EXPECT_EQ(model::TimelineOf(run.executable->proto(), 0, topology).end(), run.cycles);
     for (size_t ipu = 0; ipu < 4; ++ipu) EXPECT_EQ(timeline.ipus[ipu].end(), ends[ipu]);
-  }
-}
-
-// Four stages that take the same time, so long that little else counts: each works for as many
-// micro-batches as there are, and waits for three more.
-TEST(PipelineTest, UtilisationIsThatOfAPipelineOfEqualStages) {
-  constexpr int64_t kLarge = 4096;
-  Network network;
-  Graph& g = network.graph;
-  // Little comes from the host, and the first stage has a gradient of its input as the others do.
-  Tensor x =
-      g.Add(g.Add(g.Constant({FLOAT16, {512, kLarge}}, 0), g.Input("x", {FLOAT16, {kLarge}})),
-            g.Variable("offset", {FLOAT16, {kLarge}}, graph::InitialValue::Filled(0)));
-  for (uint32_t stage = 0; stage < 4; ++stage) {
-    g.SetStage(stage);
-    g.SetIpu(stage);
-    for (int layer = 0; layer < 6; ++layer) {
-      const std::string name = absl::StrCat("w", stage, ".", layer);
-      x = g.Unary(v1::TANH, g.MatMul(x, g.Variable(name, {FLOAT16, {kLarge, kLarge}},
-                                                   graph::InitialValue::Filled(0.01))));
-    }
-  }
-  network.loss = g.Mean(g.Cast(x, FLOAT32));
-  for (uint32_t accumulation : {7, 8, 16, 32, 64}) {
-    CompileOptions options{.ipus_per_replica = 4, .schedule = Schedule::kGrouped};
-    options.allow_out_of_memory = true;
-    options.programs = {{.name = "train", .accumulation = accumulation, .loss = network.loss}};
-    const auto compiled = Compile(network.graph, options);
-    ASSERT_TRUE(compiled.ok()) << compiled.status();
-    const program::v1::Executable& text = compiled->executable->proto();
-    // Without what is done once for an update.
-    std::vector<base::Cycles> busy(4), end(4);
-    model::TimelineOf(text, 0, {.ipus_per_replica = 4}, [&](const model::TimelineEvent& event) {
-      const v1::Origin* origin =
-          compiled->executable->OriginOf(event.ipu, event.place.function, event.place.index);
-      const bool updates = origin != nullptr && origin->phase() == v1::Origin::UPDATE &&
-                           !text.ipus(static_cast<int>(event.ipu))
-                                .functions(static_cast<int>(event.place.function))
-                                .instructions(static_cast<int>(event.place.index))
-                                .has_accumulate();
-      if (updates) return;
-      busy[event.ipu] += event.end - event.begin - event.waiting;
-      end[event.ipu] += event.end - event.begin;
-    });
-    const base::Cycles work = std::accumulate(busy.begin(), busy.end(), base::Cycles()),
-                       all = *std::max_element(end.begin(), end.end());
-    const double expected = accumulation / (accumulation + 3.0);
-    EXPECT_NEAR(static_cast<double>(work.value()) / static_cast<double>(4 * all.value()), expected,
-                0.02 * expected)
-        << accumulation;
   }
 }
 

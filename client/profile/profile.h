@@ -65,7 +65,7 @@ class Profiler {
   const ProfileOptions options_;
   const pid_t process_;            // that created it
   std::vector<ProgramRuns> runs_;  // by program
-  // None waits for longer if more follow.
+  // None waits beyond it if more follow.
   std::chrono::steady_clock::time_point next_write_;
   bool stopped_ = false;  // after an error
 };

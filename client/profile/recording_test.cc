@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <climits>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/compiler/compiler.h"
+#include "client/profile/profile.h"
 #include "client/pva/pva.h"
 #include "client/session/ipu_model.h"
 #include "client/session/profiles.h"
@@ -172,6 +174,25 @@ TEST_F(RecordingTest, ProfilesAreReadWhileRunsAreRecorded) {
     EXPECT_LE(report->runs.size(), std::min<size_t>(run, 4));
     EXPECT_FALSE(fs::exists(profile_ + "-journal"));
   }
+}
+
+// It has the handles of its parent, which goes on.
+TEST_F(RecordingTest, TheChildOfAForkWritesNothing) {
+  const auto compiled = Compile();
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  auto profiler = Profiler::Create(compiled->executable,
+                                   {.directory = directory_, .execution = true, .runs = 100});
+  ASSERT_TRUE(profiler.ok()) << profiler.status();
+  for (int run = 0; run < 5; ++run) ASSERT_TRUE((*profiler)->AddRun(0, base::Cycles(1)).ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    profiler->reset();
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  for (int run = 0; run < 5; ++run) ASSERT_TRUE((*profiler)->AddRun(0, base::Cycles(1)).ok());
+  ASSERT_TRUE((*profiler)->Finish().ok());
+  EXPECT_EQ(pva::OpenReport(profile_)->runs.size(), 10u);
 }
 
 // Nothing is written beside the profile that has taken its place.

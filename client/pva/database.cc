@@ -160,7 +160,8 @@ void Database::Fail(int code) {
   const std::string why = handle_ == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle_);
   if (code == SQLITE_READONLY && mode_ == Mode::kRead) {
     status_ = absl::FailedPreconditionError(absl::StrCat(
-        path_, ": a process was killed while it added a run; to take its half back, read the ",
+        path_,
+        ": a process was killed while it added a run; to undo its unfinished write, read the ",
         "profile as a user who may write to it and to its directory, or copy it together with ",
         path_, "-journal"));
   } else if (code == SQLITE_NOTADB) {

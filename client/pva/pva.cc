@@ -16,7 +16,6 @@ namespace vpod::pva {
 namespace {
 
 constexpr uint32_t kMostIpus = 64, kMostTiles = 1 << 16;
-constexpr int64_t kMostRows = int64_t{1} << 23;  // of a table
 
 class Reader {
  public:

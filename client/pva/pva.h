@@ -152,7 +152,8 @@ struct Report {
 
 // `path`: a profile, or the directory that holds it. NotFound; PermissionDenied; InvalidArgument
 // for a file that is not a profile or does not hold together; FailedPrecondition: a process was
-// killed while it added a run, and the user may not take its half back. The message names the file.
+// killed while it added a run, and the user may not undo its unfinished write. The message names
+// the file.
 absl::StatusOr<Report> OpenReport(const std::string& path);
 
 }  // namespace vpod::pva

@@ -114,11 +114,12 @@ TEST_F(PvaTest, WhatCannotBeUndoneIsExplained) {
   const absl::Status status = OpenAsOrdinaryUser(profile_);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_EQ(std::string(status.message()),
-            absl::StrCat(profile_,
-                         ": a process was killed while it added a run; to take its half back, read "
-                         "the profile as a user who may write to it and to its directory, or copy "
-                         "it together with ",
-                         profile_, "-journal"));
+            absl::StrCat(
+                profile_,
+                ": a process was killed while it added a run; to undo its unfinished write, read "
+                "the profile as a user who may write to it and to its directory, or copy "
+                "it together with ",
+                profile_, "-journal"));
 }
 
 // Such a journal would let SQLite remove a file that it names.

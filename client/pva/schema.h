@@ -1,9 +1,12 @@
 // Tables of profile.pop (docs/profiles.md).
 #pragma once
 
+#include <cstdint>
+
 namespace vpod::pva {
 
 inline constexpr int kProfileFormat = 3;
+inline constexpr int64_t kMostRows = int64_t{1} << 23;  // of a table, for readers
 inline constexpr char kProfileFile[] = "profile.pop";
 inline constexpr char kFirstRunLost[] = "firstRunLost";  // a key of `meta`
 

@@ -1,15 +1,12 @@
 #include "client/session/npz.h"
 
-#include <fcntl.h>
 #include <minizip/unzip.h>
 #include <minizip/zip.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -20,11 +17,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "client/profile/unfinished.h"
 #include "device/base/file.h"
-#include "device/base/random_id.h"
 #include "device/base/status.h"
-#include "device/base/unique_fd.h"
+#include "device/base/unfinished_file.h"
 #include "device/program/float_codec.h"
 
 namespace vpod::session {
@@ -172,32 +167,15 @@ Array FloatArray(program::Dims dims, absl::Span<const float> values) {
 absl::Status WriteNpz(const std::string& path, const Arrays& arrays) {
   // A device or a named pipe would be replaced, too.
   VPOD_ASSIGN_OR_RETURN(const std::string output, base::OutputPath(path));
-  profile::RemoveLeftovers(output);
-  auto unfinished = profile::UnfinishedFile::Create(output, base::RandomId());
-  if (!unfinished.ok())
-    return absl::UnavailableError(absl::StrCat("cannot write ", unfinished.status().message()));
-  const auto failed = [&](int why) {
-    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(why)));
-  };
-  struct stat before {};
-  const bool replaces = stat(output.c_str(), &before) == 0;
-  // Not readable by others while it fills, unless anybody may read a new file.
-  if (replaces && chmod(unfinished->name().c_str(), 0600) != 0) return failed(errno);
-  errno = 0;
-  std::unique_ptr<void, CloseZip> file(zipOpen64(unfinished->name().c_str(), APPEND_STATUS_CREATE));
-  if (file == nullptr) return failed(errno);
-  for (const auto& [name, array] : arrays) {
-    if (!WriteArray(file.get(), name, array)) return failed(errno);
-  }
-  // This writes the directory of the archive and what is buffered, which may be the whole file.
-  if (zipClose(file.release(), nullptr) != ZIP_OK) return failed(errno);
-  const base::UniqueFd written(open(unfinished->name().c_str(), O_RDONLY | O_CLOEXEC));
-  if (!written.valid() || (replaces && fchmod(written.get(), before.st_mode & 07777) != 0) ||
-      fsync(written.get()) != 0)
-    return failed(errno);
-  const absl::Status finished = unfinished->Finish();
-  return finished.ok() ? finished
-                       : absl::UnavailableError(absl::StrCat("cannot write ", finished.message()));
+  return base::ReplaceWhole(output, [&](const std::string& name) {
+    std::unique_ptr<void, CloseZip> file(zipOpen64(name.c_str(), APPEND_STATUS_CREATE));
+    if (file == nullptr) return false;
+    for (const auto& [array_name, array] : arrays) {
+      if (!WriteArray(file.get(), array_name, array)) return false;
+    }
+    // This writes the directory of the archive and what is buffered, which may be the whole file.
+    return zipClose(file.release(), nullptr) == ZIP_OK;
+  });
 }
 
 absl::StatusOr<Arrays> ReadNpz(const std::string& path, uint64_t limit_bytes) {

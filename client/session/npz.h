@@ -21,7 +21,7 @@ using Arrays = std::map<std::string, Array>;  // by name
 Array FloatArray(program::Dims dims, absl::Span<const float> values);
 
 // Replaces the file, whole or not at all, and keeps its mode; of a link, the file that it leads to.
-// Until then it is beside it under an unfinished name (client/profile/unfinished.h), and what a
+// Until then it is beside it under an unfinished name (device/base/unfinished_file.h), and what a
 // process that was killed left under such a name is removed. FailedPrecondition, NotFound: the path
 // cannot be written to (base::OutputPath); Unavailable: a failure of the system.
 absl::Status WriteNpz(const std::string& path, const Arrays& arrays);

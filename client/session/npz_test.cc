@@ -16,7 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/profile/unfinished.h"
+#include "device/base/unfinished_file.h"
 
 namespace vpod::session {
 namespace {
@@ -93,13 +93,13 @@ TEST_F(NpzTest, KeepsTheModeOfTheFile) {
 TEST_F(NpzTest, RemovesWhatKilledWritersLeft) {
   const pid_t killed = fork();
   if (killed == 0) {
-    const auto unfinished = profile::UnfinishedFile::Create(path_, "1");
+    const auto unfinished = base::UnfinishedFile::Create(path_, "1");
     _exit(unfinished.ok() ? 0 : 1);
   }
   int status = 1;
   ASSERT_EQ(waitpid(killed, &status, 0), killed);
   ASSERT_EQ(status, 0);
-  const auto alive = profile::UnfinishedFile::Create(path_, "other");
+  const auto alive = base::UnfinishedFile::Create(path_, "other");
   ASSERT_TRUE(alive.ok()) << alive.status();
   EXPECT_EQ(Unfinished().size(), 2u);
   ASSERT_TRUE(WriteNpz(path_, {}).ok());

@@ -66,8 +66,8 @@ class Session {
   // Sets a variable from host data of 64 bits, as WriteStream does.
   absl::Status WriteVariable(absl::string_view name, absl::Span<const int64_t> values);
   absl::Status WriteVariable(absl::string_view name, absl::Span<const double> values);
-  // The bytes of a variable, row-major in its type. Those that replicas share out among them are
-  // read and written as wholes. InvalidArgument: another number of bytes.
+  // The bytes of a variable, row-major in its type. Variables that replicas share out among
+  // them are read and written as wholes. InvalidArgument: another number of bytes.
   absl::StatusOr<std::string> ReadBytes(absl::string_view variable, uint32_t replica = 0);
   absl::Status WriteBytes(absl::string_view variable, absl::string_view bytes);
   // Writes the variables of replica 0 to an .npz file. Errors are WriteNpz's (npz.h).

@@ -1,13 +1,15 @@
 // Files that get their name when they are whole: what they are until then.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace vpod::profile {
+namespace vpod::base {
 
 // A file that its maker holds locked (flock) until it gets its name: so others see that it is in
 // use, whatever their process numbers say of its maker, who may be in another container.
@@ -37,4 +39,10 @@ class UnfinishedFile {
 // Removes what processes of this host left of `path` when they were killed.
 void RemoveLeftovers(const std::string& path);
 
-}  // namespace vpod::profile
+// Puts a file in the place of `path`, with the mode of the file that it replaces: whole or not at
+// all, also when the power fails. `write` fills the file of a given name, which others cannot read
+// until then if one is replaced; false: errno says why it cannot. Unavailable names `path`.
+absl::Status ReplaceWhole(const std::string& path,
+                          const std::function<bool(const std::string& name)>& write);
+
+}  // namespace vpod::base

@@ -1,4 +1,4 @@
-#include "client/profile/unfinished.h"
+#include "device/base/unfinished_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -15,8 +15,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "device/base/random_id.h"
+#include "device/base/unique_fd.h"
 
-namespace vpod::profile {
+namespace vpod::base {
 namespace {
 
 namespace fs = std::filesystem;
@@ -106,4 +108,26 @@ void RemoveLeftovers(const std::string& path) {
   }
 }
 
-}  // namespace vpod::profile
+absl::Status ReplaceWhole(const std::string& path,
+                          const std::function<bool(const std::string& name)>& write) {
+  const auto failed = [](absl::string_view why) {
+    return absl::UnavailableError(absl::StrCat("cannot write ", why));
+  };
+  RemoveLeftovers(path);
+  auto file = UnfinishedFile::Create(path, RandomId());
+  if (!file.ok()) return failed(file.status().message());
+  const std::string& name = file->name();
+  struct stat before = {};
+  const bool replaces = stat(path.c_str(), &before) == 0;
+  errno = 0;
+  if ((replaces && chmod(name.c_str(), 0600) != 0) || !write(name))
+    return failed(Failed(path, errno).message());
+  const UniqueFd written(open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!written.valid() || (replaces && fchmod(written.get(), before.st_mode & 07777) != 0) ||
+      fsync(written.get()) != 0)
+    return failed(Failed(path, errno).message());
+  const absl::Status finished = file->Finish();
+  return finished.ok() ? finished : failed(finished.message());
+}
+
+}  // namespace vpod::base

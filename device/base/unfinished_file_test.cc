@@ -1,18 +1,20 @@
-#include "client/profile/unfinished.h"
+#include "device/base/unfinished_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 
-namespace vpod::profile {
+namespace vpod::base {
 namespace {
 
 namespace fs = std::filesystem;
@@ -87,5 +89,29 @@ TEST_F(UnfinishedFileTest, LinksAreNotFollowed) {
   EXPECT_EQ(Read(other), "other");
 }
 
+TEST_F(UnfinishedFileTest, AWriteThatFailsLeavesTheFileAsItIs) {
+  Write(path_, "before");
+  const absl::Status failed = ReplaceWhole(path_, [](const std::string& name) {
+    Write(name, "half");
+    errno = EDQUOT;
+    return false;
+  });
+  EXPECT_EQ(failed, absl::UnavailableError("cannot write " + path_ + ": Disk quota exceeded"));
+  EXPECT_EQ(Read(path_), "before");
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
+}
+
+TEST_F(UnfinishedFileTest, AReplacedFileKeepsItsMode) {
+  Write(path_, "before");
+  fs::permissions(path_, fs::perms::owner_read);
+  const absl::Status replaced = ReplaceWhole(path_, [](const std::string& name) {
+    Write(name, "after");
+    return true;
+  });
+  EXPECT_TRUE(replaced.ok()) << replaced;
+  EXPECT_EQ(Read(path_), "after");
+  EXPECT_EQ(fs::status(path_).permissions(), fs::perms::owner_read);
+}
+
 }  // namespace
-}  // namespace vpod::profile
+}  // namespace vpod::base
