@@ -22,12 +22,15 @@ void AddSums(TilePlan& plan, const program::TensorType& x, uint64_t outputs, boo
 
 namespace {
 
-// The work that a norm takes over is done by vertices of its own on hardware: an addition, whose
-// operand lies elsewhere, and an activation.
+// The work that a norm takes over is done by vertices of its own on hardware: an addition of its
+// last operand, and an activation.
 template <class Op>
-void AddFused(TilePlan& plan, const Op& op, uint32_t x, const PlanContext& context) {
+void AddFused(TilePlan& plan, const Op& op, const Instruction& instruction,
+              const PlanContext& context) {
+  const uint32_t x = instruction.inputs(0);
   if (op.add()) {
-    plan.Add(TileExchangeStep(CeilDiv(context.Type(x).bytes(), arch::kTilesPerIpu)));
+    if (!context.LieAlike(x, instruction.inputs(instruction.inputs_size() - 1)))
+      plan.Add(TileExchangeStep(CeilDiv(context.Type(x).bytes(), arch::kTilesPerIpu)));
     plan.Add(ElementwiseStep(context, x, BinaryCycles(program::v1::ADD, context.Type(x).type)));
   }
   if (op.activation() != program::v1::UNARY_OPERATOR_UNSPECIFIED)
@@ -39,14 +42,14 @@ TilePlan ForwardPlan(const Instruction& instruction, const PlanContext& context)
   TilePlan plan;
   AddSums(plan, context.Type(x), context.Elements(instruction.outputs(1)), /*inner=*/false);
   plan.Add(ElementwiseStep(context, x, kNormCycles));
-  AddFused(plan, instruction.batch_norm(), x, context);
+  AddFused(plan, instruction.batch_norm(), instruction, context);
   return plan;
 }
 
 TilePlan InferencePlan(const Instruction& instruction, const PlanContext& context) {
   const uint32_t x = instruction.inputs(0);
   TilePlan plan = ElementwisePlan(context, x, kNormCycles);
-  AddFused(plan, instruction.batch_norm_inference(), x, context);
+  AddFused(plan, instruction.batch_norm_inference(), instruction, context);
   return plan;
 }
 

@@ -38,11 +38,6 @@ std::vector<PlanDef> DataMovementPlans() {
              return ElementwisePlan(context, instruction.outputs(0), 2);
            },
            ResultsLie::kLikeOperand},
-          {Instruction::kCast,
-           [](const Instruction& instruction, const PlanContext& context) {
-             return ElementwisePlan(context, instruction.outputs(0), 3);
-           },
-           ResultsLie::kLikeOperand},
           {Instruction::kTranspose, MovePlan},
           {Instruction::kSlice, MovePlan},
           {Instruction::kExpand, MovePlan},

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "absl/types/span.h"
 #include "device/arch/hardware.h"
 #include "device/arch/vertex_cycles.h"
 #include "device/model/even.h"
 #include "device/model/op_plans.h"
+#include "device/program/op.h"
 #include "device/program/unhandled.h"
 
 namespace vpod::model {
@@ -57,7 +60,8 @@ double TranscendentalCycles(bool half) {
   return half ? arch::kHalfTranscendentalCycles : arch::kFloatTranscendentalCycles;
 }
 
-constexpr double kSelectCycles = 4;    // of a vector
+constexpr double kSelectCycles = 4;  // of a vector
+constexpr double kCastCycles = 3;
 constexpr int kPassesOfRemainder = 2;  // the quotient's integer, the rest
 
 // spec/hardware.md 7.4.
@@ -199,12 +203,6 @@ WorkerCycles BinaryCycles(program::v1::BinaryOperator op, DataType type) {
 
 namespace {
 
-TilePlan UnaryPlan(const Instruction& instruction, const PlanContext& context) {
-  const DataType type = context.Type(instruction.inputs(0)).type;
-  return {{ElementwiseStep(context, instruction.outputs(0),
-                           UnaryCycles(instruction.unary().operator_(), type))}};
-}
-
 // A product or sum with an operand that is broadcast along the channels: 1.2 cycles if they are a
 // multiple of four, as the vertices for it take them (spec/planner.md 5).
 double BroadcastCycles(program::v1::BinaryOperator op, const program::TensorType& operand) {
@@ -214,26 +212,47 @@ double BroadcastCycles(program::v1::BinaryOperator op, const program::TensorType
   return !operand.dims.empty() && operand.dims.back() % 4 == 0 ? kBroadcastCycles : 2;
 }
 
-// The second operand is brought to where the first lies, if it is broadcast or lies elsewhere.
-void AddBinary(TilePlan& plan, program::v1::BinaryOperator op, uint32_t a, uint32_t b,
-               uint32_t output, const PlanContext& context) {
-  const program::TensorType first = context.Type(a), second = context.Type(b);
-  WorkerCycles cycles = BinaryCycles(op, first.type);
-  if (first.dims != second.dims) {
-    const program::TensorType& narrow = first.elements() < second.elements() ? first : second;
-    if (const double broadcast = BroadcastCycles(op, narrow); broadcast > 0)
-      cycles = ForVector(first.type, broadcast);
-    if (narrow.elements() > 1) plan.Add(TileExchangeStep(narrow.bytes()));
-  } else if (!context.LieAlike(a, b)) {
-    plan.Add(TileExchangeStep(CeilDiv(second.bytes(), arch::kTilesPerIpu)));
+// An operand or result: a tensor, or a value inside a map.
+struct Value {
+  program::TensorType type;
+  uint32_t lies_like = 0;  // a tensor
+};
+
+// What an operation adds to a plan whose result is the last of these values. The second operand is
+// brought to where the first lies, if it is broadcast or lies elsewhere.
+void AddOperation(TilePlan& plan, const Instruction& op, absl::Span<const Value> operands,
+                  const Value& result, const PlanContext& context) {
+  const program::TensorType& first = operands[0].type;
+  WorkerCycles cycles;
+  if (op.has_unary()) {
+    cycles = UnaryCycles(op.unary().operator_(), first.type);
+  } else if (op.has_binary()) {
+    const program::TensorType& second = operands[1].type;
+    cycles = BinaryCycles(op.binary().operator_(), first.type);
+    if (first.dims != second.dims) {
+      const program::TensorType& narrow = first.elements() < second.elements() ? first : second;
+      if (const double broadcast = BroadcastCycles(op.binary().operator_(), narrow); broadcast > 0)
+        cycles = ForVector(first.type, broadcast);
+      if (narrow.elements() > 1) plan.Add(TileExchangeStep(narrow.bytes()));
+    } else if (!context.LieAlike(operands[0].lies_like, operands[1].lies_like)) {
+      plan.Add(TileExchangeStep(CeilDiv(second.bytes(), arch::kTilesPerIpu)));
+    }
+  } else {
+    cycles = ForVector(result.type.type, op.has_cast() ? kCastCycles : kSelectCycles);
   }
-  plan.Add(StepOf(context.Elements(output), cycles, context.SpanOf(output).tiles));
+  plan.Add(StepOf(static_cast<uint64_t>(result.type.elements()), cycles,
+                  context.SpanOf(result.lies_like).tiles));
 }
 
-TilePlan BinaryPlan(const Instruction& instruction, const PlanContext& context) {
+Value ValueOf(uint32_t tensor, const PlanContext& context) {
+  return {context.Type(tensor), tensor};
+}
+
+TilePlan OperationPlan(const Instruction& instruction, const PlanContext& context) {
+  std::vector<Value> operands;
+  for (uint32_t input : instruction.inputs()) operands.push_back(ValueOf(input, context));
   TilePlan plan;
-  AddBinary(plan, instruction.binary().operator_(), instruction.inputs(0), instruction.inputs(1),
-            instruction.outputs(0), context);
+  AddOperation(plan, instruction, operands, ValueOf(instruction.outputs(0), context), context);
   return plan;
 }
 
@@ -241,24 +260,23 @@ TilePlan BinaryPlan(const Instruction& instruction, const PlanContext& context) 
 // fused here may come from several.
 TilePlan MapPlan(const Instruction& instruction, const PlanContext& context) {
   const uint32_t output = instruction.outputs(0);
-  const DataType type = context.Type(output).type;
+  std::vector<Value> values;
+  for (uint32_t input : instruction.inputs()) values.push_back(ValueOf(input, context));
   TilePlan plan;
-  // Operands that are broadcast or lie elsewhere have to reach the tiles.
-  uint64_t received = 0;
-  for (uint32_t input : instruction.inputs()) {
-    const program::TensorType type = context.Type(input);
-    if (type.dims != context.Type(output).dims) {
-      if (type.elements() > 1) received += type.bytes();
-    } else if (!context.LieAlike(input, instruction.inputs(0))) {
-      received += CeilDiv(type.bytes(), arch::kTilesPerIpu);
-    }
-  }
-  if (received > 0) plan.Add(TileExchangeStep(received));
   for (const Instruction& step : instruction.map().steps()) {
-    const WorkerCycles cycles = step.has_unary()    ? UnaryCycles(step.unary().operator_(), type)
-                                : step.has_binary() ? BinaryCycles(step.binary().operator_(), type)
-                                                    : ForVector(type, kSelectCycles);
-    plan.Add(ElementwiseStep(context, output, cycles));
+    std::vector<Value> operands;
+    program::Types types;
+    for (uint32_t operand : step.inputs()) {
+      operands.push_back(values[operand]);
+      types.push_back(values[operand].type);
+    }
+    // Its place is that of the first operand of its shape, as for an operation by itself.
+    Value result{program::InferTypes(step, types).value()[0], output};
+    for (auto operand = operands.rbegin(); operand != operands.rend(); ++operand) {
+      if (operand->type.dims == result.type.dims) result.lies_like = operand->lies_like;
+    }
+    AddOperation(plan, step, operands, result, context);
+    values.push_back(std::move(result));
   }
   return plan;
 }
@@ -266,14 +284,11 @@ TilePlan MapPlan(const Instruction& instruction, const PlanContext& context) {
 }  // namespace
 
 std::vector<PlanDef> ElementwisePlans() {
-  return {{Instruction::kUnary, UnaryPlan, ResultsLie::kLikeOperand},
-          {Instruction::kBinary, BinaryPlan, ResultsLie::kLikeOperand},
-          {Instruction::kMap, MapPlan, ResultsLie::kLikeOperand},
-          {Instruction::kSelect,
-           [](const Instruction& instruction, const PlanContext& context) {
-             return ElementwisePlan(context, instruction.outputs(0), kSelectCycles);
-           },
-           ResultsLie::kLikeOperand}};
+  return {{Instruction::kUnary, OperationPlan, ResultsLie::kLikeOperand},
+          {Instruction::kBinary, OperationPlan, ResultsLie::kLikeOperand},
+          {Instruction::kCast, OperationPlan, ResultsLie::kLikeOperand},
+          {Instruction::kSelect, OperationPlan, ResultsLie::kLikeOperand},
+          {Instruction::kMap, MapPlan, ResultsLie::kLikeOperand}};
 }
 
 }  // namespace vpod::model

@@ -125,7 +125,7 @@ class FullIpus {
     return absl::ResourceExhaustedError(absl::StrCat(
         "Out of memory: Cannot fit all variable data onto one or more tiles. ", HowMuchOver(),
         " Fullest tiles: ", FullestTiles(memory_), ". Tile ", memory_.fullest, " is fullest ",
-        contents.When(), "; most of it is taken up by ", contents.Largest(), ".", Others(),
+        contents.When(), "; its largest variables are ", contents.Largest(), ".", Others(),
         advice.empty() ? "" : absl::StrCat(" To try: ", advice, ".")));
   }
 

@@ -217,6 +217,53 @@ uint64_t ReceivedBytes(const TilePlan& plan) {
 }
 
 // One product for each tile, of operands that only the host writes: nothing is exchanged.
+// Several types, an operand that is broadcast, one that lies elsewhere, and a scalar.
+TEST(OpPlans, FusionChangesNoPrice) {
+  const TensorType half{FLOAT16, {4096, 64}};
+  const Types operands = {half, {FLOAT16, {64}}, half, {FLOAT32, {}}};
+  std::vector<Instruction> steps(5);
+  const auto set = [&](size_t step, std::initializer_list<uint32_t> inputs) {
+    steps[step].mutable_inputs()->Assign(inputs.begin(), inputs.end());
+    return &steps[step];
+  };
+  set(0, {0, 1})->mutable_binary()->set_operator_(program::v1::MULTIPLY);
+  set(1, {4, 2})->mutable_binary()->set_operator_(program::v1::DIVIDE);
+  set(2, {5})->mutable_unary()->set_operator_(program::v1::TANH);
+  set(3, {6})->mutable_cast()->set_type(FLOAT32);
+  set(4, {7, 3})->mutable_binary()->set_operator_(program::v1::GREATER);
+
+  program::v1::Executable executable;
+  program::v1::Ipu* ipu = executable.add_ipus();
+  Types values = operands;
+  for (const TensorType& type : operands) Job::Add(type, ipu);
+  auto* instructions = ipu->add_functions()->mutable_instructions();
+  Instruction map;
+  for (uint32_t input = 0; input < operands.size(); ++input) map.add_inputs(input);
+  for (const Instruction& step : steps) {
+    Types inputs;
+    for (uint32_t input : step.inputs()) inputs.push_back(values[input]);
+    const auto type = program::InferTypes(step, inputs);
+    ASSERT_TRUE(type.ok()) << type.status();
+    values.push_back(type->front());
+    *map.mutable_map()->add_steps() = step;
+    Instruction* alone = instructions->Add();
+    *alone = step;
+    alone->add_outputs(Job::Add(values.back(), ipu));
+  }
+  const PlanContext context(executable, 0, Job::kTopology);
+  Cost expected;
+  for (const Instruction& alone : *instructions) expected += Price(alone, context);
+
+  program::v1::Executable fused = executable;
+  fused.mutable_ipus(0)->mutable_functions(0)->clear_instructions();
+  map.add_outputs(static_cast<uint32_t>(values.size() - 1));
+  *fused.mutable_ipus(0)->mutable_functions(0)->add_instructions() = map;
+  const Cost cost = Price(map, PlanContext(fused, 0, Job::kTopology));
+  EXPECT_EQ(cost.compute, expected.compute);
+  EXPECT_EQ(cost.exchange, expected.exchange);
+  EXPECT_EQ(cost.sync, expected.sync);
+}
+
 TEST(OpPlans, MatMulOfOperandsInPlace) {
   Job job({"mat_mul { plan { partials: FLOAT16 } }",
            {{FLOAT16, {1472, 128, 16}}, {FLOAT16, {1472, 16, 16}}}});
