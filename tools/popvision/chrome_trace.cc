@@ -33,6 +33,8 @@ class EventWriter {
              {"tid", ipu},
              {"args", {{"name", IpuName(ipu)}}}});
       for (const pva::Step& step : report_.steps[ipu]) WriteStep(ipu, step);
+      const uint64_t end = report_.steps[ipu].empty() ? 0 : report_.steps[ipu].back().to;
+      WriteWaiting(ipu, end, report_.planned_cycles());
     }
     out_ << "\n]}\n";
   }
@@ -41,7 +43,7 @@ class EventWriter {
   void WriteStep(uint32_t ipu, const pva::Step& step) {
     const pva::Operation& operation = report_.operations[step.operation];
     const uint64_t begin = step.from + step.waiting;
-    if (step.waiting > 0) Write(Span(ipu, "waiting", "waiting", step.from, begin));
+    WriteWaiting(ipu, step.from, begin);
     Object executed = Span(ipu, operation.name, operation.phase.empty() ? "other" : operation.phase,
                            begin, step.to);
     Object& args = executed["args"];
@@ -56,6 +58,10 @@ class EventWriter {
     }
     if (operation.flops > 0) args["flops"] = operation.flops;
     Write(executed);
+  }
+
+  void WriteWaiting(uint32_t ipu, uint64_t from, uint64_t to) {
+    if (to > from) Write(Span(ipu, "waiting", "waiting", from, to));
   }
 
   // An event that lasts, between two times in cycles.

@@ -67,9 +67,7 @@ class InsightsBuilder {
 
   void LookAtIdleness(uint32_t ipu, uint32_t slowest) {
     const auto total = static_cast<double>(CyclesOfRun(report_));
-    // An IPU that ends early waits for the others, too.
-    const double idle =
-        Percent(total - static_cast<double>(ExecutionOf(report_, ipu).cycles.total()), total);
+    const double idle = Percent(static_cast<double>(ExecutionOf(report_, ipu).waiting), total);
     if (idle <= kMuchOfRun) return;
     // Updates empty the pipeline.
     const bool trains =

@@ -119,7 +119,8 @@ class MemoryInsightsBuilder {
            "less of it.");
     }
     if (worth(peak.temporary / 2)) {
-      Note("What operations receive and add up takes ", Megabytes(peak.temporary), " of ", name_,
+      Note("Temporary data (received operands and partial results) takes ",
+           Megabytes(peak.temporary), " of ", name_,
            " then. To try: a smaller memory proportion of products (option "
            "products.memory_proportions).");
     }

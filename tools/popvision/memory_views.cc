@@ -151,7 +151,7 @@ Document Liveness(const Report& report) {
                {"Operation", report.operations[steps[peak].operation].name},
                {"Always live (bytes)", always},
                {"Not always live (bytes)", steps[peak].not_always_live},
-               {"Received and added up, per tile (bytes)", steps[peak].temporary_per_tile}}});
+               {"Temporary data, per tile (bytes)", steps[peak].temporary_per_tile}}});
     document.blocks.push_back(
         VariableTable(absl::StrCat("Largest values of ", IpuName(ipu), " at the peak"),
                       LiveAt(report, ipu, peak, /*always=*/false)));

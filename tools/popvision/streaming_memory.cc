@@ -67,8 +67,8 @@ StreamingTraffic StreamingTrafficOf(const Report& report, uint32_t ipu) {
 std::optional<Table> StreamingMemoryTable(const Report& report) {
   if (report.remote_buffers.empty()) return std::nullopt;
   Table table{.title = "Streaming memory of a replica in a run",
-              .columns = {"IPU", "Remote buffers", "Bytes of them", "From it (bytes)",
-                          "To it (bytes)", "Cycles", "of all %"}};
+              .columns = {"IPU", "Remote buffers", "Buffers (bytes)", "Loaded (bytes)",
+                          "Stored (bytes)", "Cycles", "of all %"}};
   for (uint32_t ipu = 0; ipu < report.target.ipus_per_replica; ++ipu) {
     uint64_t buffers = 0, bytes = 0, all = 0;
     for (const pva::RemoteBuffer& buffer : report.remote_buffers) {

@@ -11,23 +11,20 @@ using pva::Report;
 
 Execution ExecutionOf(const Report& report, uint32_t ipu) {
   Execution execution;
-  const auto add = [&](const pva::Operation& operation, uint64_t times) {
+  const uint64_t cycles = CyclesOfRun(report);
+  if (cycles == 0) return execution;
+  for (const pva::Operation& operation : report.operations) {
+    if (operation.ipu != ipu) continue;
+    const uint64_t times = operation.executions;
     execution.cycles.compute += operation.cycles.compute * times;
     execution.cycles.exchange += operation.cycles.exchange * times;
     execution.cycles.sync += operation.cycles.sync * times;
     execution.flops += operation.flops * static_cast<double>(times);
     execution.from_host += operation.from_host * times;
     execution.to_host += operation.to_host * times;
-  };
-  for (const pva::Step& step : report.steps[ipu]) {
-    execution.waiting += step.waiting;
-    add(report.operations[step.operation], 1);
   }
-  if (!report.steps[ipu].empty() || report.runs.empty()) return execution;
-  for (const pva::Operation& operation : report.operations) {
-    if (operation.ipu == ipu) add(operation, operation.executions);
-  }
-  const uint64_t cycles = CyclesOfRun(report), busy = execution.cycles.total();
+  // Also for the last IPU, when it has ended itself.
+  const uint64_t busy = execution.cycles.total();
   execution.waiting = cycles > busy ? cycles - busy : 0;
   return execution;
 }
@@ -111,16 +108,20 @@ void Append(uint64_t begin, uint64_t end, size_t kind, Lanes::Lane& lane) {
 
 Lanes::Lane PhasesOf(const Report& report, uint32_t ipu) {
   Lanes::Lane lane{.name = IpuName(ipu)};
+  uint64_t end = 0;
   for (const pva::Step& step : report.steps[ipu]) {
     const uint64_t begin = step.from + step.waiting;
     Append(step.from, begin, kPhaseWaiting, lane);
     Append(begin, step.to, PhaseOf(report.operations[step.operation]), lane);
+    end = step.to;
   }
+  Append(end, report.planned_cycles(), kPhaseWaiting, lane);
   return lane;
 }
 
 Lanes::Lane KindsOf(const Report& report, uint32_t ipu) {
   Lanes::Lane lane{.name = IpuName(ipu)};
+  uint64_t end = 0;
   for (const pva::Step& step : report.steps[ipu]) {
     const pva::Operation& operation = report.operations[step.operation];
     uint64_t at = step.from;
@@ -132,17 +133,28 @@ Lanes::Lane KindsOf(const Report& report, uint32_t ipu) {
     add(operation.cycles.sync, kSync);
     add(operation.cycles.exchange, operation.remote_buffer ? kStreamingMemory : kExchange);
     add(operation.cycles.compute, kCompute);
+    end = step.to;
   }
+  Append(end, report.planned_cycles(), kKindWaiting, lane);
   return lane;
 }
 
 std::vector<std::string> NotesOnRuns(const Report& report) {
   std::vector<std::string> notes;
-  if (std::any_of(report.runs.begin(), report.runs.end(),
-                  [&](const pva::Run& run) { return run.cycles < report.planned_cycles(); })) {
+  const uint64_t planned = report.planned_cycles();
+  const auto is_any = [&](bool (*differs)(uint64_t cycles, uint64_t planned)) {
+    return std::any_of(report.runs.begin(), report.runs.end(),
+                       [&](const pva::Run& run) { return differs(run.cycles, planned); });
+  };
+  if (is_any([](uint64_t cycles, uint64_t planned) { return cycles < planned; })) {
     notes.push_back(
         "A run took fewer cycles than these steps: it left out what depends on a condition, such "
         "as an update whose gradients overflow.");
+  }
+  if (is_any([](uint64_t cycles, uint64_t planned) { return cycles > planned; })) {
+    notes.push_back(
+        "A run took more cycles than these steps: collectives between IPU-Link domains take "
+        "longer than those inside one, which the steps have.");
   }
   if (report.first_run_lost) notes.push_back(LostRuns(report));
   return notes;

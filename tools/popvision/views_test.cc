@@ -53,10 +53,11 @@ TEST(ViewsTest, SharesAreThoseOfTheStepsOfARun) {
   const pva::Report& report = run.report;
   const auto rows = Rows(Trace(report), "Execution of a run");
   ASSERT_EQ(rows.size(), 2u);
-  uint64_t slowest = 0;
+  const uint64_t end = run.cycles.value();
   for (uint32_t ipu : {0, 1}) {
     pva::CycleSplit cycles;
-    uint64_t waiting = 0;
+    // An IPU that has ended waits for the last one.
+    uint64_t waiting = end - report.steps[ipu].back().to;
     for (const pva::Step& step : report.steps[ipu]) {
       const pva::CycleSplit& each = report.operations[step.operation].cycles;
       cycles.compute += each.compute;
@@ -64,8 +65,8 @@ TEST(ViewsTest, SharesAreThoseOfTheStepsOfARun) {
       cycles.sync += each.sync;
       waiting += step.waiting;
     }
-    const uint64_t end = report.steps[ipu].back().to;
     EXPECT_EQ(rows[ipu]["Cycles"], end);
+    EXPECT_EQ(cycles.total() + waiting, end);
     const auto expect_share = [&](const char* column, uint64_t part) {
       EXPECT_NEAR(rows[ipu][column].get<double>() / 100 * static_cast<double>(end),
                   static_cast<double>(part), 0.5)
@@ -75,9 +76,7 @@ TEST(ViewsTest, SharesAreThoseOfTheStepsOfARun) {
     expect_share("Exchange %", cycles.exchange);
     expect_share("Sync %", cycles.sync);
     expect_share("Waiting %", waiting);
-    slowest = std::max(slowest, end);
   }
-  EXPECT_EQ(slowest, run.cycles.value());
   EXPECT_EQ(report.runs[0].cycles, run.cycles.value());
 }
 
@@ -98,6 +97,7 @@ TEST(ViewsTest, LanesSumToTheExecution) {
     EXPECT_EQ(sums["sync"], execution.cycles.sync);
     EXPECT_EQ(sums["waiting"], execution.waiting);
     EXPECT_EQ(phases["lanes"][IpuName(ipu)].back()["to"], at);
+    EXPECT_EQ(at, Pipeline().planned_cycles());
   }
 }
 
@@ -204,7 +204,7 @@ TEST(ViewsTest, TrafficWithStreamingMemoryIsShown) {
   }
   ASSERT_GT(bytes, 0u);
   const auto row = Rows(Summary(report), "Streaming memory of a replica in a run")[0];
-  EXPECT_EQ(row["From it (bytes)"].get<uint64_t>() + row["To it (bytes)"].get<uint64_t>(), bytes);
+  EXPECT_EQ(row["Loaded (bytes)"].get<uint64_t>() + row["Stored (bytes)"].get<uint64_t>(), bytes);
   EXPECT_EQ(row["Cycles"], cycles);
   EXPECT_EQ(row["Remote buffers"], report.remote_buffers.size());
   uint64_t shown = 0, in_lane = 0;
@@ -294,9 +294,9 @@ TEST(ViewsTest, ChromeTraceHasATrackForEachIpu) {
     sums[event["tid"]] += event["dur"].get<double>();
   }
   EXPECT_EQ(tracks, 2u);
+  const double end =
+      1e6 * static_cast<double>(Pipeline().planned_cycles()) / Pipeline().target.clock_hz;
   for (uint32_t ipu : {0, 1}) {
-    const double end =
-        1e6 * static_cast<double>(Pipeline().steps[ipu].back().to) / Pipeline().target.clock_hz;
     EXPECT_NEAR(ends[static_cast<int>(ipu)], end, 1e-3);
     EXPECT_NEAR(sums[static_cast<int>(ipu)], end, 0.1);
   }
