@@ -1,5 +1,5 @@
 // From a graph to an executable for the IPUs of one replica. The same graph and options give the
-// same bytes, whatever the machine. Of the environment, a compilation reads:
+// same bytes, whatever the machine. A compilation reads these variables of the environment:
 //
 //   VPOD_PLAN_DIRECTORY, VPOD_PLAN_REPLICAS   a program that `vpod plan` runs is compiled for other
 //                                             replicas (planned_program.h) and not cached

@@ -13,8 +13,8 @@ namespace vpod::compiler {
 // SHA-256 in hexadecimal of everything that an executable follows from: the graph without initial
 // values, the options, and the program that compiles (by its linker's build id, which every change
 // to compiler, op rules or their flags changes without anybody's doing). FailedPrecondition if this
-// program was linked without an id. Of the environment it has nothing: CompileCached keeps nothing
-// that depends on it.
+// program was linked without an id. The environment is not part of it:
+// CompileCached keeps nothing that depends on it.
 absl::StatusOr<std::string> CacheKey(const graph::Graph& graph, const CompileOptions& options);
 
 // As Compile, but takes the executable from a file of `directory` (made if it is missing) if it is

@@ -44,7 +44,8 @@ class StateOffload {
     }
   }
 
-  // An update clears them before its micro-batches. What other IPUs send then is none.
+  // An update clears accumulators before its micro-batches; tensors that other IPUs send then are
+  // others.
   void AddAccumulators() {
     for (const LoweredStep& step : ipu_.sections[static_cast<int>(Section::kClear)]) {
       if (step.instruction.has_exchange()) continue;

@@ -2,8 +2,8 @@
 //
 // A stage has a forward and, in programs that train, a backward part; each part has a position. In
 // tick t, a position p works on micro-batch (t - p) / period, if that divides and exists; then the
-// IPUs exchange what positions of this tick have made for others. What a later position of the same
-// IPU reads is stashed: in a ring of as many places as there are micro-batches on the way.
+// IPUs exchange what positions of this tick have made for others. A value that a later position of
+// the same IPU reads is stashed: in a ring of as many places as there are micro-batches on the way.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,6 +1,6 @@
 // Options of the engine that users set in the environment: POPLAR_ENGINE_OPTIONS, a JSON object of
-// strings, which poprun hands on to its instances. Those of the real library that have no effect
-// here are accepted; others are reported.
+// strings, which poprun hands on to its instances. Options of the real library that have no
+// effect here are accepted; others are reported.
 #pragma once
 
 #include <cstdint>

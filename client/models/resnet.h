@@ -17,8 +17,8 @@ struct ResNetOptions {
   int64_t classes = 1000;
   // For images of 32 × 32: the first convolution is 3 × 3 with stride 1, and no pooling follows.
   bool small_images = false;
-  // Blocks with which the next stage of a pipeline begins, on the next IPU: "layer2.0". Those that
-  // the network does not have are an error of the graph.
+  // Blocks with which the next stage of a pipeline begins, on the next IPU: "layer2.0". Unknown
+  // ones are an error of the graph.
   std::vector<std::string> stages;
   // Blocks whose outputs are kept where activations are computed again (Graph::Checkpoint).
   std::vector<std::string> checkpoints;

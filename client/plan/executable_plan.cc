@@ -47,12 +47,12 @@ absl::Status CheckShards(const program::Executable& executable, uint32_t replica
   if (shards == 1) return absl::OkStatus();
   if (replicas % shards != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(what, ", and ", shards, " share out the state of the optimiser"));
+        absl::StrCat(what, ", but ", shards, " share the state of the optimiser"));
   }
   const uint32_t compiled_for = ReplicasOfJob(executable, shards);
   if (compiled_for == 0 || compiled_for == replicas) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      what, ", and ", shards, " share out the state of the optimiser in an executable for ",
+      what, ", but ", shards, " share the state of the optimiser in an executable for ",
       compiled_for, " replicas"));
 }
 

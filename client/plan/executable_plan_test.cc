@@ -129,9 +129,9 @@ TEST_F(ShardedExecutableTest, IsForTheReplicasThatItWasCompiledFor) {
     EXPECT_EQ(ShardsOf(*executable), 4u);
     EXPECT_TRUE(PlanExecutable(*executable, replicas, "m2000").ok());
     EXPECT_EQ(PlanExecutable(*executable, 2, "m2000").status().message(),
-              "a POD of 2 IPUs has 2 replicas, and 4 share out the state of the optimiser");
+              "a POD of 2 IPUs has 2 replicas, but 4 share the state of the optimiser");
     EXPECT_EQ(CheckPod(*executable, 64).message(),
-              absl::StrCat("a POD of 64 IPUs has 64 replicas, and 4 share out the state of the "
+              absl::StrCat("a POD of 64 IPUs has 64 replicas, but 4 share the state of the "
                            "optimiser in an executable for ",
                            replicas, " replicas"));
   }

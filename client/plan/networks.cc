@@ -250,10 +250,10 @@ const std::map<std::string, Model>& Networks() {
 }
 
 // Names of those that take an option, as a text.
-std::string NamesOfThose(bool NetworkOptions::*option) {
+std::string NamesOfThose(const std::function<bool(const NetworkOptions&)>& take) {
   std::vector<std::string> names;
   for (const auto& [name, model] : Networks()) {
-    if (model.options.*option) names.push_back(name);
+    if (take(model.options)) names.push_back(name);
   }
   return absl::StrJoin(names, ", ");
 }
@@ -275,9 +275,10 @@ absl::Status CheckOptions(const NetworkRequest& request, const NetworkOptions& o
                                                    " tokens of a sequence"));
   }
   if (request.ipus > 1 && !options.stages && !options.is_split) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model '", request.name, "' is not split: a replica has 1 IPU, not ",
-                     request.ipus, "; these are: ", NamesOfThose(&NetworkOptions::stages)));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model '", request.name, "' is not split: a replica has 1 IPU, not ", request.ipus,
+        "; these are: ",
+        NamesOfThose([](const NetworkOptions& model) { return model.stages || model.is_split; })));
   }
   if (request.ipus > 1 && request.stages.empty() && !options.is_split) {
     return absl::InvalidArgumentError(

@@ -4,8 +4,8 @@
 //
 // One iteration moves 256 bytes for each tile that takes part; host and tiles synchronise once per
 // 125 of them. The tiles' figure is bytes / virtual cycles of the run. The host's side of the
-// buffer has no cycles: its figure is the rate that hosts were measured to reach in each of the
-// four ways (spec/hardware.md F23), and at most that of the port of each machine (F15).
+// buffer has no cycles: its figure is a constant for each way, which the published measurement
+// gives (spec/hardware.md F2 and F23), and at most the rate of the port of each machine (F15).
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ struct PlanArguments {
   uint64_t global_batch = 4096;  // of a search, at most
 };
 
-// Adds the command, whose arguments go there. What would be ignored is wrong usage.
+// Adds the command, whose arguments go there. Options that would be ignored are wrong usage.
 void AddPlan(CLI::App& app, PlanArguments& plan);
 
 // Takes a program of the user's from the words of this command, with the -- before it. CLI11 would

@@ -96,11 +96,11 @@ TEST_F(PlannedProgramTest, StateIsSharedOutAmongTheReplicasOfThePod) {
   ASSERT_TRUE(output.ok()) << output.status();
   EXPECT_THAT(output->text, AllOf(HasSubstr("\"replicas\": 4"), HasSubstr("\"replicas\": 16")));
   EXPECT_THAT(output->notes,
-              testing::ElementsAre("left out: a POD of 2 IPUs has 2 replicas, and 4 share out the "
+              testing::ElementsAre("left out: a POD of 2 IPUs has 2 replicas, but 4 share the "
                                    "state of the optimiser"));
   const auto refused = RunPlan({.program = arguments.program, .systems = {.pods = {2}}});
   EXPECT_EQ(refused.status().message(),
-            "a POD of 2 IPUs has 2 replicas, and 4 share out the state of the optimiser");
+            "a POD of 2 IPUs has 2 replicas, but 4 share the state of the optimiser");
 }
 
 // It does not wait for a writer.
