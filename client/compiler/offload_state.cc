@@ -44,8 +44,7 @@ class StateOffload {
     }
   }
 
-  // An update clears accumulators before its micro-batches; tensors that other IPUs send then are
-  // others.
+  // An update clears accumulators before its micro-batches, and not by an exchange.
   void AddAccumulators() {
     for (const LoweredStep& step : ipu_.sections[static_cast<int>(Section::kClear)]) {
       if (step.instruction.has_exchange()) continue;

@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
+#include "client/graph/graph.h"
 #include "client/profile/profile.h"
 #include "client/pva/pva.h"
+#include "device/base/units.h"
 
 namespace vpod::profile {
 namespace {
@@ -36,7 +40,7 @@ compiler::Compiled EqualStages(uint32_t accumulation) {
     }
   }
   compiler::CompileOptions options{.ipus_per_replica = 4, .schedule = compiler::Schedule::kGrouped};
-  // So that it fits.
+  // Otherwise it would not fit.
   options.recomputation = compiler::Recomputation::kAll;
   options.products.memory_proportions.assign(4, 0.3f);
   options.programs = {

@@ -224,18 +224,16 @@ absl::Status Profiler::AddRun(uint32_t program, base::Cycles cycles) {
   runs.waiting.push_back(cycles);
   const bool last = runs.count() == options_.runs;
   if (!last && Clock::now() < next_write_) return absl::OkStatus();
-  VPOD_RETURN_IF_ERROR(WriteWaiting());
+  VPOD_RETURN_IF_ERROR(WriteWaiting(/*are_last=*/false));
   if (last) runs.recording.reset();
   return absl::OkStatus();
 }
 
-absl::Status Profiler::Finish() {
-  // A child would write beside its parent, over the same handles.
-  return getpid() == process_ ? WriteWaiting() : absl::OkStatus();
-}
+absl::Status Profiler::Finish() { return WriteWaiting(/*are_last=*/true); }
 
-absl::Status Profiler::WriteWaiting() {
-  if (stopped_) return absl::OkStatus();
+absl::Status Profiler::WriteWaiting(bool are_last) {
+  // The child of a fork would write beside its parent, over the same handles.
+  if (stopped_ || getpid() != process_) return absl::OkStatus();
   absl::Status error;
   for (uint32_t program = 0; program < runs_.size(); ++program) error.Update(Write(program));
   if (error.ok()) {
@@ -245,7 +243,7 @@ absl::Status Profiler::WriteWaiting() {
   stopped_ = true;
   for (ProgramRuns& runs : runs_) {
     runs.recording.reset();  // which takes back what was not committed
-    NoteLostRuns(runs);
+    if (!are_last || !runs.waiting.empty()) NoteLostRuns(runs);
   }
   return absl::Status(error.code(),
                       absl::StrCat("no more runs are recorded in profiles: ", error.message()));

@@ -46,10 +46,9 @@ class Profiler {
   // tenth of a second of them at most, so that writing takes little of the time. Does nothing for
   // runs beyond those that are to be recorded. An error, which names the file, is the last: from
   // then on nothing is recorded, which the profiles say if that can be written. FailedPrecondition:
-  // another session has replaced the profile.
+  // another session has replaced the profile. The child of a fork writes nothing.
   absl::Status AddRun(uint32_t program, base::Cycles cycles);
-  // Writes the runs that wait for others; nothing in the child of a fork. Errors are those of
-  // AddRun.
+  // Writes the runs that wait for others. Errors are those of AddRun.
   absl::Status Finish();
 
   const std::string& PathOf(uint32_t program) const;
@@ -57,7 +56,7 @@ class Profiler {
  private:
   Profiler(std::shared_ptr<const program::Executable> executable, ProfileOptions options);
 
-  absl::Status WriteWaiting();
+  absl::Status WriteWaiting(bool are_last);
   absl::Status Write(uint32_t program);
   void NoteLostRuns(const ProgramRuns& runs) const;
 
@@ -65,7 +64,7 @@ class Profiler {
   const ProfileOptions options_;
   const pid_t process_;            // that created it
   std::vector<ProgramRuns> runs_;  // by program
-  // None waits beyond it if more follow.
+  // From then on a run is written at once, with those that wait.
   std::chrono::steady_clock::time_point next_write_;
   bool stopped_ = false;  // after an error
 };

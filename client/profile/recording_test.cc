@@ -186,10 +186,13 @@ TEST_F(RecordingTest, TheChildOfAForkWritesNothing) {
   for (int run = 0; run < 5; ++run) ASSERT_TRUE((*profiler)->AddRun(0, base::Cycles(1)).ok());
   const pid_t child = fork();
   if (child == 0) {
+    const bool added = (*profiler)->AddRun(0, base::Cycles(1)).ok();
     profiler->reset();
-    _exit(0);
+    _exit(added ? 0 : 1);
   }
-  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
   for (int run = 0; run < 5; ++run) ASSERT_TRUE((*profiler)->AddRun(0, base::Cycles(1)).ok());
   ASSERT_TRUE((*profiler)->Finish().ok());
   EXPECT_EQ(pva::OpenReport(profile_)->runs.size(), 10u);

@@ -121,7 +121,8 @@ struct Step {
 };
 
 // A run, with the cycles that the device counted. They are those of the steps unless the program
-// left out what depends on a condition, as an update whose gradients overflow is.
+// left out what depends on a condition, as an update whose gradients overflow is, or collectives
+// went between IPU-Link domains, which take longer.
 struct Run {
   uint64_t cycles = 0;
 };

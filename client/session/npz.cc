@@ -6,12 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -171,7 +169,11 @@ absl::Status WriteNpz(const std::string& path, const Arrays& arrays) {
     std::unique_ptr<void, CloseZip> file(zipOpen64(name.c_str(), APPEND_STATUS_CREATE));
     if (file == nullptr) return false;
     for (const auto& [array_name, array] : arrays) {
-      if (!WriteArray(file.get(), array_name, array)) return false;
+      if (WriteArray(file.get(), array_name, array)) continue;
+      const int why = errno;
+      file.reset();  // which writes
+      errno = why;
+      return false;
     }
     // This writes the directory of the archive and what is buffered, which may be the whole file.
     return zipClose(file.release(), nullptr) == ZIP_OK;

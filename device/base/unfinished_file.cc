@@ -121,7 +121,7 @@ absl::Status ReplaceWhole(const std::string& path,
   const bool replaces = stat(path.c_str(), &before) == 0;
   errno = 0;
   if ((replaces && chmod(name.c_str(), 0600) != 0) || !write(name))
-    return failed(Failed(path, errno).message());
+    return failed(Failed(path, errno == 0 ? EIO : errno).message());
   const UniqueFd written(open(name.c_str(), O_RDONLY | O_CLOEXEC));
   if (!written.valid() || (replaces && fchmod(written.get(), before.st_mode & 07777) != 0) ||
       fsync(written.get()) != 0)

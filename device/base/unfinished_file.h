@@ -40,8 +40,9 @@ class UnfinishedFile {
 void RemoveLeftovers(const std::string& path);
 
 // Puts a file in the place of `path`, with the mode of the file that it replaces: whole or not at
-// all, also when the power fails. `write` fills the file of a given name, which others cannot read
-// until then if one is replaced; false: errno says why it cannot. Unavailable names `path`.
+// all, also when the power fails. `write` fills the file of a given name; if one is replaced,
+// others cannot read it while it fills. False: errno, if it is not 0, says why. Unavailable names
+// `path`.
 absl::Status ReplaceWhole(const std::string& path,
                           const std::function<bool(const std::string& name)>& write);
 

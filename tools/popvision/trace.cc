@@ -23,15 +23,18 @@ Execution ExecutionOf(const Report& report, uint32_t ipu) {
     execution.from_host += operation.from_host * times;
     execution.to_host += operation.to_host * times;
   }
-  // Also for the last IPU, when it has ended itself.
+  // An IPU that has ended waits for the last one.
   const uint64_t busy = execution.cycles.total();
   execution.waiting = cycles > busy ? cycles - busy : 0;
   return execution;
 }
 
 uint64_t CyclesOfRun(const Report& report) {
-  const uint64_t planned = report.planned_cycles();
-  return planned > 0 || report.runs.empty() ? planned : report.runs[0].cycles;
+  uint64_t cycles = report.planned_cycles();
+  if (cycles > 0) return cycles;
+  // A shorter run left out what depends on a condition.
+  for (const pva::Run& run : report.runs) cycles = std::max(cycles, run.cycles);
+  return cycles;
 }
 
 Table ExecutionTable(const Report& report) {
@@ -153,8 +156,8 @@ std::vector<std::string> NotesOnRuns(const Report& report) {
   }
   if (is_any([](uint64_t cycles, uint64_t planned) { return cycles > planned; })) {
     notes.push_back(
-        "A run took more cycles than these steps: collectives between IPU-Link domains take "
-        "longer than those inside one, which the steps have.");
+        "A run took more cycles than these steps: they are those of collectives inside an IPU-Link "
+        "domain, and collectives between domains take longer.");
   }
   if (report.first_run_lost) notes.push_back(LostRuns(report));
   return notes;

@@ -22,8 +22,8 @@ Document Diff(const pva::Report& before, const pva::Report& after);
 
 // --- What several views show ---
 
-// The execution of an IPU in a run: by its steps, or, where these are left out, by how often it
-// executes its operations.
+// The execution of an IPU in a run, by how often it executes its operations; the rest of the run it
+// waits. Nothing if no run is recorded.
 struct Execution {
   pva::CycleSplit cycles;
   uint64_t waiting = 0;

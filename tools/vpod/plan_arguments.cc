@@ -87,7 +87,7 @@ std::vector<CLI::Option*> AddConfiguration(CLI::App& command, plan::PlanRequest&
       AddCount(command, "--accumulation", request.accumulation, 1 << 16,
                "micro-batches of an update (1)"),
       AddCount(command, "--replicas", request.replicas, arch::kMaxIpusPerPod,
-               "of a part of the POD (as many as fit the POD)"),
+               "replicas of a part of the POD (as many as fit the POD)"),
       AddCount(command, "--ipus-per-replica", network.ipus, arch::kMaxIpusPerReplica,
                "a power of two up to 64 (1)"),
       command
