@@ -61,7 +61,12 @@ TilePlan GradientPlan(const Instruction& instruction, const PlanContext& context
   TilePlan plan;
   if (!context.LieAlike(x, instruction.inputs(1)))
     plan.Add(TileExchangeStep(CeilDiv(type.bytes(), arch::kTilesPerIpu)));
-  if (op.add()) plan.Add(ElementwiseStep(context, x, BinaryCycles(program::v1::ADD, type.type)));
+  if (op.add()) {
+    constexpr int kSecondGradient = 5;
+    if (!context.LieAlike(instruction.inputs(1), instruction.inputs(kSecondGradient)))
+      plan.Add(TileExchangeStep(CeilDiv(type.bytes(), arch::kTilesPerIpu)));
+    plan.Add(ElementwiseStep(context, x, BinaryCycles(program::v1::ADD, type.type)));
+  }
   if (program::IsActivation(op.activation()))
     plan.Add(
         ElementwiseStep(context, x, BinaryCycles(program::GradientOf(op.activation()), type.type)));

@@ -1,13 +1,12 @@
 #include <algorithm>
 #include <cmath>
-#include <utility>
+#include <optional>
 
 #include "absl/types/span.h"
 #include "device/arch/hardware.h"
 #include "device/arch/vertex_cycles.h"
 #include "device/model/even.h"
 #include "device/model/op_plans.h"
-#include "device/program/op.h"
 #include "device/program/unhandled.h"
 
 namespace vpod::model {
@@ -212,14 +211,24 @@ double BroadcastCycles(program::v1::BinaryOperator op, const program::TensorType
   return !operand.dims.empty() && operand.dims.back() % 4 == 0 ? kBroadcastCycles : 2;
 }
 
-// An operand or result: a tensor, or a value inside a map.
+// An operand or result, whose place is a tensor's or, inside of a map, that of a value.
 struct Value {
   program::TensorType type;
-  uint32_t lies_like = 0;  // a tensor
+  std::optional<uint32_t> tensor;
+  const MapValue* value = nullptr;
 };
 
-// What an operation adds to a plan whose result is the last of these values. The second operand is
-// brought to where the first lies, if it is broadcast or lies elsewhere.
+bool LieAlike(const Value& a, const Value& b, const PlanContext& context) {
+  if (!a.tensor || !b.tensor) return a.value == b.value && !a.tensor && !b.tensor;
+  return context.LieAlike(*a.tensor, *b.tensor);
+}
+
+uint32_t TilesOf(const Value& result, const PlanContext& context) {
+  return result.tensor ? context.SpanOf(*result.tensor).tiles : TilesOfPieces(result.value->type);
+}
+
+// Adds an operation to a plan. Its second operand is brought to where the first lies, if it is
+// broadcast or lies elsewhere.
 void AddOperation(TilePlan& plan, const Instruction& op, absl::Span<const Value> operands,
                   const Value& result, const PlanContext& context) {
   const program::TensorType& first = operands[0].type;
@@ -234,49 +243,41 @@ void AddOperation(TilePlan& plan, const Instruction& op, absl::Span<const Value>
       if (const double broadcast = BroadcastCycles(op.binary().operator_(), narrow); broadcast > 0)
         cycles = ForVector(first.type, broadcast);
       if (narrow.elements() > 1) plan.Add(TileExchangeStep(narrow.bytes()));
-    } else if (!context.LieAlike(operands[0].lies_like, operands[1].lies_like)) {
+    } else if (!LieAlike(operands[0], operands[1], context)) {
       plan.Add(TileExchangeStep(CeilDiv(second.bytes(), arch::kTilesPerIpu)));
     }
   } else {
     cycles = ForVector(result.type.type, op.has_cast() ? kCastCycles : kSelectCycles);
   }
-  plan.Add(StepOf(static_cast<uint64_t>(result.type.elements()), cycles,
-                  context.SpanOf(result.lies_like).tiles));
-}
-
-Value ValueOf(uint32_t tensor, const PlanContext& context) {
-  return {context.Type(tensor), tensor};
+  plan.Add(StepOf(static_cast<uint64_t>(result.type.elements()), cycles, TilesOf(result, context)));
 }
 
 TilePlan OperationPlan(const Instruction& instruction, const PlanContext& context) {
+  const auto value = [&](uint32_t tensor) { return Value{context.Type(tensor), tensor}; };
   std::vector<Value> operands;
-  for (uint32_t input : instruction.inputs()) operands.push_back(ValueOf(input, context));
+  for (uint32_t input : instruction.inputs()) operands.push_back(value(input));
   TilePlan plan;
-  AddOperation(plan, instruction, operands, ValueOf(instruction.outputs(0), context), context);
+  AddOperation(plan, instruction, operands, value(instruction.outputs(0)), context);
   return plan;
 }
 
 // The steps are vertices of their own: poplibs fuses only what is in one expression, and what was
 // fused here may come from several.
 TilePlan MapPlan(const Instruction& instruction, const PlanContext& context) {
-  const uint32_t output = instruction.outputs(0);
-  std::vector<Value> values;
-  for (uint32_t input : instruction.inputs()) values.push_back(ValueOf(input, context));
+  const std::vector<MapValue> values = context.ValuesOfMap(instruction);
+  const auto value = [&](uint32_t number) {
+    const uint32_t place = values[number].lies_like;
+    Value value{.type = values[number].type, .value = &values[place]};
+    if (place < static_cast<uint32_t>(instruction.inputs_size()))
+      value.tensor = instruction.inputs(static_cast<int>(place));
+    return value;
+  };
   TilePlan plan;
+  auto number = static_cast<uint32_t>(instruction.inputs_size());
   for (const Instruction& step : instruction.map().steps()) {
     std::vector<Value> operands;
-    program::Types types;
-    for (uint32_t operand : step.inputs()) {
-      operands.push_back(values[operand]);
-      types.push_back(values[operand].type);
-    }
-    // Its place is that of the first operand of its shape, as for an operation by itself.
-    Value result{program::InferTypes(step, types).value()[0], output};
-    for (auto operand = operands.rbegin(); operand != operands.rend(); ++operand) {
-      if (operand->type.dims == result.type.dims) result.lies_like = operand->lies_like;
-    }
-    AddOperation(plan, step, operands, result, context);
-    values.push_back(std::move(result));
+    for (uint32_t operand : step.inputs()) operands.push_back(value(operand));
+    AddOperation(plan, step, operands, value(number++), context);
   }
   return plan;
 }

@@ -216,54 +216,107 @@ uint64_t ReceivedBytes(const TilePlan& plan) {
   return bytes;
 }
 
-// One product for each tile, of operands that only the host writes: nothing is exchanged.
+// The steps of a map in terms of its inputs and the steps before them.
+struct Chain {
+  Types inputs;
+  std::vector<Instruction> steps;
+
+  Instruction& Step(std::initializer_list<uint32_t> operands) {
+    Instruction& step = steps.emplace_back();
+    step.mutable_inputs()->Assign(operands.begin(), operands.end());
+    return step;
+  }
+  void Unary(program::v1::UnaryOperator op, uint32_t x) {
+    Step({x}).mutable_unary()->set_operator_(op);
+  }
+  void Binary(program::v1::BinaryOperator op, uint32_t a, uint32_t b) {
+    Step({a, b}).mutable_binary()->set_operator_(op);
+  }
+  void Cast(program::v1::DataType type, uint32_t x) { Step({x}).mutable_cast()->set_type(type); }
+};
+
+// The price of the steps as one map or as operations of their own, and of operations that add the
+// result to each input of its type.
+Cost PriceOf(const Chain& chain, bool fused) {
+  program::v1::Executable executable;
+  program::v1::Ipu* ipu = executable.add_ipus();
+  auto* instructions = ipu->add_functions()->mutable_instructions();
+  Types values = chain.inputs;
+  std::vector<uint32_t> tensors;
+  for (const TensorType& type : values) tensors.push_back(Job::Add(type, ipu));
+  Instruction map;
+  for (uint32_t tensor : tensors) map.add_inputs(tensor);
+  for (const Instruction& step : chain.steps) {
+    Types operands;
+    for (uint32_t operand : step.inputs()) operands.push_back(values[operand]);
+    values.push_back(program::InferTypes(step, operands).value()[0]);
+    *map.mutable_map()->add_steps() = step;
+    tensors.push_back(Job::Add(values.back(), ipu));
+    if (fused) continue;
+    Instruction* alone = instructions->Add();
+    *alone = step;
+    for (uint32_t& operand : *alone->mutable_inputs()) operand = tensors[operand];
+    alone->add_outputs(tensors.back());
+  }
+  const uint32_t result = tensors.back();
+  map.add_outputs(result);
+  if (fused) *instructions->Add() = map;
+  for (size_t input = 0; input < chain.inputs.size(); ++input) {
+    if (chain.inputs[input] != values.back()) continue;
+    Instruction* reader = instructions->Add();
+    reader->mutable_binary()->set_operator_(program::v1::ADD);
+    reader->add_inputs(result);
+    reader->add_inputs(tensors[input]);
+    reader->add_outputs(Job::Add(values.back(), ipu));
+  }
+  const PlanContext context(executable, 0, Job::kTopology);
+  Cost cost;
+  for (const Instruction& instruction : *instructions) cost += Price(instruction, context);
+  return cost;
+}
+
+void ExpectFusionChangesNoPrice(const Chain& chain) {
+  const Cost fused = PriceOf(chain, true), alone = PriceOf(chain, false);
+  EXPECT_EQ(fused.compute, alone.compute);
+  EXPECT_EQ(fused.exchange, alone.exchange);
+  EXPECT_EQ(fused.sync, alone.sync);
+}
+
 // Several types, an operand that is broadcast, one that lies elsewhere, and a scalar.
 TEST(OpPlans, FusionChangesNoPrice) {
   const TensorType half{FLOAT16, {4096, 64}};
-  const Types operands = {half, {FLOAT16, {64}}, half, {FLOAT32, {}}};
-  std::vector<Instruction> steps(5);
-  const auto set = [&](size_t step, std::initializer_list<uint32_t> inputs) {
-    steps[step].mutable_inputs()->Assign(inputs.begin(), inputs.end());
-    return &steps[step];
-  };
-  set(0, {0, 1})->mutable_binary()->set_operator_(program::v1::MULTIPLY);
-  set(1, {4, 2})->mutable_binary()->set_operator_(program::v1::DIVIDE);
-  set(2, {5})->mutable_unary()->set_operator_(program::v1::TANH);
-  set(3, {6})->mutable_cast()->set_type(FLOAT32);
-  set(4, {7, 3})->mutable_binary()->set_operator_(program::v1::GREATER);
-
-  program::v1::Executable executable;
-  program::v1::Ipu* ipu = executable.add_ipus();
-  Types values = operands;
-  for (const TensorType& type : operands) Job::Add(type, ipu);
-  auto* instructions = ipu->add_functions()->mutable_instructions();
-  Instruction map;
-  for (uint32_t input = 0; input < operands.size(); ++input) map.add_inputs(input);
-  for (const Instruction& step : steps) {
-    Types inputs;
-    for (uint32_t input : step.inputs()) inputs.push_back(values[input]);
-    const auto type = program::InferTypes(step, inputs);
-    ASSERT_TRUE(type.ok()) << type.status();
-    values.push_back(type->front());
-    *map.mutable_map()->add_steps() = step;
-    Instruction* alone = instructions->Add();
-    *alone = step;
-    alone->add_outputs(Job::Add(values.back(), ipu));
-  }
-  const PlanContext context(executable, 0, Job::kTopology);
-  Cost expected;
-  for (const Instruction& alone : *instructions) expected += Price(alone, context);
-
-  program::v1::Executable fused = executable;
-  fused.mutable_ipus(0)->mutable_functions(0)->clear_instructions();
-  map.add_outputs(static_cast<uint32_t>(values.size() - 1));
-  *fused.mutable_ipus(0)->mutable_functions(0)->add_instructions() = map;
-  const Cost cost = Price(map, PlanContext(fused, 0, Job::kTopology));
-  EXPECT_EQ(cost.compute, expected.compute);
-  EXPECT_EQ(cost.exchange, expected.exchange);
-  EXPECT_EQ(cost.sync, expected.sync);
+  Chain chain{.inputs = {half, {FLOAT16, {64}}, half, {FLOAT32, {}}}};
+  chain.Binary(program::v1::MULTIPLY, 0, 1);
+  chain.Binary(program::v1::DIVIDE, 4, 2);
+  chain.Unary(program::v1::TANH, 5);
+  chain.Cast(FLOAT32, 6);
+  chain.Binary(program::v1::GREATER, 7, 3);
+  ExpectFusionChangesNoPrice(chain);
 }
 
+// The result lies like the second input, and readers of it know.
+TEST(OpPlans, MapsLieAsTheirStepsDo) {
+  const TensorType half{FLOAT16, {4096, 64}};
+  Chain silu{.inputs = {half, half}};
+  silu.Unary(program::v1::SIGMOID, 0);
+  silu.Binary(program::v1::MULTIPLY, 1, 2);
+  ExpectFusionChangesNoPrice(silu);
+}
+
+// A value that lies like no input, which two steps read, a narrow first operand, and a selection.
+TEST(OpPlans, ValuesOfMapsHavePlacesOfTheirOwn) {
+  const TensorType x{FLOAT32, {2048, 64}};
+  Chain chain{.inputs = {{FLOAT32, {2048, 1}}, {FLOAT32, {1, 64}}, x, {FLOAT32, {}}}};
+  chain.Binary(program::v1::MULTIPLY, 0, 1);
+  chain.Unary(program::v1::EXPONENT, 4);
+  chain.Binary(program::v1::ADD, 4, 5);
+  chain.Binary(program::v1::SUBTRACT, 3, 6);
+  chain.Binary(program::v1::LESS, 7, 2);
+  chain.Step({8, 7, 2}).mutable_select();
+  ExpectFusionChangesNoPrice(chain);
+}
+
+// One product for each tile, of operands that only the host writes: nothing is exchanged.
 TEST(OpPlans, MatMulOfOperandsInPlace) {
   Job job({"mat_mul { plan { partials: FLOAT16 } }",
            {{FLOAT16, {1472, 128, 16}}, {FLOAT16, {1472, 16, 16}}}});

@@ -47,6 +47,12 @@ uint32_t IpusWith(bool (*kind)(const Instruction&), const program::v1::Executabl
 
 }  // namespace
 
+uint32_t TilesOfPieces(const program::TensorType& type) {
+  constexpr uint64_t kBytesOfAPiece = 128;
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>(CeilDiv(type.bytes(), kBytesOfAPiece), 1, arch::kTilesPerIpu));
+}
+
 std::string PlanContext::KeyOf(const Instruction& instruction) const {
   Instruction attributes = instruction;
   attributes.clear_inputs();
@@ -72,16 +78,10 @@ PlanContext::PlanContext(const program::v1::Executable& executable, uint32_t ipu
   std::vector<bool> moves(lies_like_.size());
   for (const auto& function : text_.functions()) {
     for (const Instruction& instruction : function.instructions()) {
-      const auto& inputs = instruction.inputs();
       const ResultsLie results = FindPlan(instruction.attributes_case())->results;
-      const auto followed =
-          results == ResultsLie::kLikeOperand
-              ? std::find_if(inputs.begin(), inputs.end(),
-                             [&](uint32_t input) {
-                               return Type(input).dims == Type(instruction.outputs(0)).dims;
-                             })
-              : inputs.end();
-      if (followed != inputs.end()) {
+      const std::optional<uint32_t> followed =
+          results == ResultsLie::kLikeOperand ? FollowedInput(instruction) : std::nullopt;
+      if (followed) {
         lies_like_[instruction.outputs(0)] = lies_like_[*followed];
       } else if (results != ResultsLie::kInPlace) {
         for (uint32_t output : instruction.outputs()) moves[output] = true;
@@ -102,21 +102,40 @@ PlanContext::PlanContext(const program::v1::Executable& executable, uint32_t ipu
   }
 }
 
+std::vector<MapValue> PlanContext::ValuesOfMap(const Instruction& map) const {
+  std::vector<program::TensorType> inputs;
+  for (uint32_t input : map.inputs()) inputs.push_back(Type(input));
+  return ValuesOf(map, inputs);
+}
+
+// The input whose place a result has, if it has that of an operand.
+std::optional<uint32_t> PlanContext::FollowedInput(const Instruction& instruction) const {
+  const auto& inputs = instruction.inputs();
+  if (instruction.has_map()) {
+    const uint32_t place = ValuesOfMap(instruction).back().lies_like;
+    return place < static_cast<uint32_t>(inputs.size())
+               ? std::optional(inputs[static_cast<int>(place)])
+               : std::nullopt;
+  }
+  const program::Dims dims = Type(instruction.outputs(0)).dims;
+  const auto followed = std::find_if(inputs.begin(), inputs.end(),
+                                     [&](uint32_t input) { return Type(input).dims == dims; });
+  return followed == inputs.end() ? std::nullopt : std::optional(*followed);
+}
+
 bool PlanContext::LiesFor(const Instruction& reader, uint32_t tensor) const {
   const std::string& product = laid_out_for_[lies_like_[tensor]];
   return !product.empty() && product == KeyOf(reader);
 }
 
 PlanContext::Span PlanContext::SpanOf(uint32_t tensor) const {
-  constexpr uint64_t kBytesOfAPiece = 128;
   const uint32_t root = lies_like_[tensor];
   const auto [it, added] = spans_.try_emplace(root);
   Span& span = it->second;
   if (!added) return span;
   if (product_of_[root] != nullptr) span.tiles = Plan(*product_of_[root], *this).result_tiles;
   if (product_of_[root] == nullptr || span.tiles == 0) {
-    span.tiles = static_cast<uint32_t>(
-        std::clamp<uint64_t>(CeilDiv(Type(root).bytes(), kBytesOfAPiece), 1, arch::kTilesPerIpu));
+    span.tiles = TilesOfPieces(Type(root));
   }
   // Multiples of the golden ratio are spread evenly.
   constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;

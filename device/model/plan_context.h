@@ -4,14 +4,19 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "device/model/cost.h"
+#include "device/model/map_values.h"
 #include "device/model/partition.h"
 #include "device/program/executable.h"
 
 namespace vpod::model {
+
+// As many tiles as each get a piece of 128 bytes of a tensor (A poputil).
+uint32_t TilesOfPieces(const program::TensorType& type);
 
 // Plans the instructions of one IPU of a valid executable, both of which outlive it. It remembers
 // what it has found, so that only one thread may use it at a time.
@@ -31,6 +36,8 @@ class PlanContext {
   }
   bool IsHalf(uint32_t tensor) const { return Type(tensor).type == program::v1::FLOAT16; }
 
+  std::vector<MapValue> ValuesOfMap(const program::v1::Instruction& map) const;
+
   // Whether two tensors lie alike, element by element: results of element-by-element ops and norms
   // lie as the first operand of their shape does (spec/planner.md 5).
   bool LieAlike(uint32_t a, uint32_t b) const { return lies_like_[a] == lies_like_[b]; }
@@ -39,8 +46,7 @@ class PlanContext {
   // serve all that equal it.
   bool LiesFor(const program::v1::Instruction& reader, uint32_t tensor) const;
   // The tiles on which a tensor lies evenly: as many as the product has that makes it or for which
-  // it is laid out; otherwise so many that each has a piece of 128 bytes (A poputil). Where they
-  // begin is spread over the IPU.
+  // it is laid out; otherwise as many as get a piece. Where they begin is spread over the IPU.
   struct Span {
     uint32_t first = 0, tiles = 1;
   };
@@ -57,6 +63,8 @@ class PlanContext {
   const PlannedPartition& PartitionOf(const PlannedConvolution& convolution) const;
 
  private:
+  std::optional<uint32_t> FollowedInput(const program::v1::Instruction& instruction) const;
+
   const program::v1::Executable& executable_;
   const uint32_t ipu_;
   const program::v1::Ipu& text_;
