@@ -99,8 +99,10 @@ absl::StatusOr<EngineOptions> ParseEngineOptions(const std::string& text) {
       if (choice.empty()) return Wrong("option '", option, "' is empty, must name a directory");
       options.report.directory = choice;
     } else if (option == "autoReport.executionProfileProgramRunCount") {
-      if (!absl::SimpleAtoi(choice, &options.report.runs))
-        return Wrong("option '", option, "' is '", choice, "', must be a number from 0");
+      if (!absl::SimpleAtoi(choice, &options.report.runs) || options.report.runs > kMostRuns) {
+        return Wrong("option '", option, "' is '", choice, "', must be a whole number from 0 to ",
+                     kMostRuns);
+      }
     } else if (!IsKnown(option)) {
       options.unknown.push_back(option);
     }

@@ -12,6 +12,8 @@
 
 namespace vpod {
 
+inline constexpr uint32_t kMostRuns = 1 << 23;  // recorded of a program
+
 // Which profiles are written, and where: client/profile.
 struct ReportOptions {
   bool graph = false;           // autoReport.outputGraphProfile: memory, variables, program tree

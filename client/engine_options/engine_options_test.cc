@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+
 namespace vpod {
 namespace {
 
@@ -78,11 +80,15 @@ TEST(EngineOptionsTest, MistakesAreNamed) {
             "POPLAR_ENGINE_OPTIONS: option 'debug.checkFinite' is not a string");
   EXPECT_EQ(ParseEngineOptions(R"({"autoReport.directory": ""})").status().message(),
             "POPLAR_ENGINE_OPTIONS: option 'autoReport.directory' is empty, must name a directory");
-  EXPECT_EQ(ParseEngineOptions(R"({"autoReport.executionProfileProgramRunCount": "-1"})")
-                .status()
-                .message(),
-            "POPLAR_ENGINE_OPTIONS: option 'autoReport.executionProfileProgramRunCount' is '-1', "
-            "must be a number from 0");
+  for (const char* runs : {"-1", "8388609", "4294967296"}) {
+    EXPECT_EQ(ParseEngineOptions(absl::StrCat(R"({"autoReport.executionProfileProgramRunCount": ")",
+                                              runs, R"("})"))
+                  .status()
+                  .message(),
+              absl::StrCat(
+                  "POPLAR_ENGINE_OPTIONS: option 'autoReport.executionProfileProgramRunCount' is '",
+                  runs, "', must be a whole number from 0 to 8388608"));
+  }
   EXPECT_EQ(ParseEngineOptions(R"({"debug.checkFinite": "yes"})").status().message(),
             "POPLAR_ENGINE_OPTIONS: option 'debug.checkFinite' is 'yes', must be true or false");
 }

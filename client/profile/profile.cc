@@ -199,7 +199,6 @@ absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
   namespace fs = std::filesystem;
   ProfileOptions named = options;
   named.session = base::RandomId();
-  named.runs = static_cast<uint32_t>(std::min<int64_t>(named.runs, pva::kMostRows));
   std::unique_ptr<Profiler> profiler(new Profiler(std::move(executable), std::move(named)));
   const program::Executable& text = *profiler->executable_;
   std::set<std::string> folders;

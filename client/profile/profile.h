@@ -21,7 +21,7 @@ namespace vpod::profile {
 struct ProfileOptions {
   std::string directory;     // in which each program has a folder of its name
   bool execution = false;    // also what runs do
-  uint32_t runs = 2;         // of each program that are recorded
+  uint32_t runs = 2;         // of each program that are recorded; pva::kMostRows at most
   bool is_model = false;     // an IPUModel
   model::Topology topology;  // of the job
   std::map<std::string, std::string> engine_options;  // as the user gave them

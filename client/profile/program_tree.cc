@@ -198,7 +198,8 @@ class Tree {
     uint64_t bytes = 0;
     for (const model::TileTraffic& tile : exchange.classes) bytes = std::max(bytes, tile.bytes);
     node.type = "DoExchange";
-    node.name = absl::StrCat("ExchangePre, ", bytes, " bytes on the busiest tile");
+    node.name = absl::StrCat("ExchangePre, ", bytes, bytes == 1 ? " byte" : " bytes",
+                             " on the busiest tile");
   }
   static void Describe(const model::StreamTransfer& transfer, Node& node) {
     node.type = "StreamCopyMid";

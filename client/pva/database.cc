@@ -165,7 +165,7 @@ void Database::Fail(int code) {
         "profile as a user who may write to it and to its directory, or copy it together with ",
         path_, "-journal"));
   } else if (code == SQLITE_NOTADB) {
-    status_ = absl::InvalidArgumentError(absl::StrCat(path_, ": is not a profile: ", why));
+    status_ = absl::InvalidArgumentError(absl::StrCat(path_, " is not a profile: ", why));
   } else if (code == SQLITE_CORRUPT || code == SQLITE_ERROR) {
     status_ = absl::InvalidArgumentError(absl::StrCat(path_, ": ", why));
   } else if (code == SQLITE_FULL) {
@@ -176,7 +176,8 @@ void Database::Fail(int code) {
 }
 
 void Database::FailRow(absl::string_view what) {
-  if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat(path_, ": ", what));
+  if (status_.ok())
+    status_ = absl::InvalidArgumentError(absl::StrCat(path_, " is not a valid profile: ", what));
 }
 
 std::string Pack(const TileRuns& runs) {

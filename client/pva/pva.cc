@@ -56,7 +56,7 @@ class Reader {
     const std::string found = format.Next() ? format.Text() : "";
     if (found == absl::StrCat(kProfileFormat)) return;
     database_.FailRow(
-        absl::StrCat("is a profile of format '", found, "', this program reads ", kProfileFormat));
+        absl::StrCat("its format is '", found, "', and this program reads ", kProfileFormat));
   }
 
   void CheckRows() {

@@ -1,12 +1,15 @@
 #include "client/session/profiles.h"
 
 #include "absl/strings/str_cat.h"
+#include "client/pva/schema.h"
 #include "client/sdk_log/sdk_log.h"
 #include "client/session/program_log.h"
 #include "device/base/status.h"
 
 namespace vpod::session {
 namespace {
+
+static_assert(kMostRuns <= pva::kMostRows);
 
 profile::ProfileOptions ProfileOptionsFor(const ProfiledTarget& target, uint32_t ipus_per_replica,
                                           const EngineOptions& options) {

@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<session::Session>> OpenRecorded(const NetworkOpti
                                                                const std::string& directory) {
   setenv(kEngineOptions,
          absl::StrCat(R"({"autoReport.all": "true", "autoReport.directory": ")", directory,
-                      R"(", "autoReport.executionProfileProgramRunCount": "1000000000"})")
+                      R"(", "autoReport.executionProfileProgramRunCount": "8388608"})")
              .c_str(),
          1);
   auto session = Open(options, compiled);

@@ -1,6 +1,7 @@
 #include "tools/popvision/document.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -30,7 +31,9 @@ std::string Show(const Value& value) {
     const auto size = static_cast<uint64_t>(*change);
     return *change < 0 ? "-" + Grouped(-size) : "+" + Grouped(size);
   }
-  return absl::StrFormat("%.1f", std::get<double>(value));
+  const double number = std::get<double>(value);
+  return std::abs(number) < 0.05 && number != 0 ? absl::StrFormat("%.3f", number)
+                                                : absl::StrFormat("%.1f", number);
 }
 
 std::vector<uint64_t> Peaks(const Chart& chart, size_t parts) {

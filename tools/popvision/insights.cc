@@ -18,6 +18,11 @@ using pva::Report;
 constexpr double kMuchOfRun = 10, kWorthNaming = 2, kPoorBalance = 60;
 constexpr size_t kNamed = 5;
 
+bool IsCollective(const std::string& instruction) {
+  return instruction == "all_reduce" || instruction == "reduce_scatter" ||
+         instruction == "all_gather" || instruction == "all_to_all";
+}
+
 class InsightsBuilder {
  public:
   explicit InsightsBuilder(const Report& report) : report_(report) {}
@@ -142,17 +147,17 @@ class InsightsBuilder {
       work.cycles.compute += cycles.compute;
       work.cycles.exchange += cycles.exchange;
       work.balance += {balances[i].worked * times, balances[i].all * times};
-      work.moves = work.moves || balances[i].all == 0;
+      work.moves = work.moves || balances[i].all == 0 || IsCollective(operation.instruction);
     }
     const auto share = [&](double cycles) { return Percent(cycles, static_cast<double>(all)); };
-    List(operations, "Bound by exchange: ",
+    List(operations, "Bound by exchange: ", "exchanges take",
          "A smaller memory proportion of products, or larger micro-batches, may change it.",
          [&](const Work& work) {
            return !work.moves && work.cycles.exchange > work.cycles.compute
                       ? share(static_cast<double>(work.cycles.exchange))
                       : 0.0;
          });
-    List(operations, "Poor balance of tiles: ",
+    List(operations, "Poor balance of tiles: ", "idle tiles cost",
          "Their shapes leave tiles idle; larger micro-batches or other widths may fill them.",
          [&](const Work& work) {
            return Percent(work.balance.worked, work.balance.all) < kPoorBalance
@@ -164,7 +169,7 @@ class InsightsBuilder {
   // Names the operations for which `cost`, in percent of all cycles, is worth it.
   template <class Cost>
   void List(const std::map<std::string, Work>& operations, absl::string_view what,
-            absl::string_view advice, const Cost& cost) {
+            const char* cost_is, absl::string_view advice, const Cost& cost) {
     std::vector<std::pair<double, std::string>> costs;
     for (const auto& [name, work] : operations) {
       if (const double percent = cost(work); percent >= kWorthNaming)
@@ -176,10 +181,10 @@ class InsightsBuilder {
     costs.resize(std::min(costs.size(), kNamed));
     time_.push_back(absl::StrCat(what,
                                  absl::StrJoin(costs, ", ",
-                                               [](std::string* out, const auto& each) {
-                                                 absl::StrAppendFormat(out,
-                                                                       "%s (%.1f %% of all cycles)",
-                                                                       each.second, each.first);
+                                               [&](std::string* out, const auto& each) {
+                                                 absl::StrAppendFormat(
+                                                     out, "%s (%s %.1f %% of all cycles)",
+                                                     each.second, cost_is, each.first);
                                                }),
                                  ". ", advice));
   }

@@ -68,20 +68,22 @@ std::optional<Table> StreamingMemoryTable(const Report& report) {
   if (report.remote_buffers.empty()) return std::nullopt;
   Table table{.title = "Streaming memory of a replica in a run",
               .columns = {"IPU", "Remote buffers", "Buffers (bytes)", "Loaded (bytes)",
-                          "Stored (bytes)", "Cycles", "of all %"}};
+                          "Stored (bytes)", "Cycles", "of a run %"}};
   for (uint32_t ipu = 0; ipu < report.target.ipus_per_replica; ++ipu) {
-    uint64_t buffers = 0, bytes = 0, all = 0;
+    uint64_t buffers = 0, bytes = 0;
     for (const pva::RemoteBuffer& buffer : report.remote_buffers) {
       if (buffer.ipu != ipu) continue;
       ++buffers;
       bytes += buffer.bytes;
     }
-    for (const pva::Operation& operation : report.operations) {
-      if (operation.ipu == ipu) all += operation.all_cycles().total();
-    }
     const StreamingTraffic traffic = StreamingTrafficOf(report, ipu);
-    table.rows.push_back({uint64_t{ipu}, buffers, bytes, traffic.from, traffic.to, traffic.cycles,
-                          Percent(static_cast<double>(traffic.cycles), static_cast<double>(all))});
+    std::vector<Value>& row = table.rows.emplace_back();
+    row = {uint64_t{ipu}, buffers, bytes, traffic.from, traffic.to, traffic.cycles};
+    if (const uint64_t run = CyclesOfRun(report); run > 0) {
+      row.emplace_back(Percent(static_cast<double>(traffic.cycles), static_cast<double>(run)));
+    } else {
+      row.emplace_back(nullptr);
+    }
   }
   return table;
 }

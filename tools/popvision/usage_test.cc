@@ -99,16 +99,17 @@ TEST_F(UsageTest, FilesThatAreNoProfiles) {
   Expect("summary " + missing, 1, missing + ": there is no such profile");
   Expect("summary " + directory_, 1, directory_ + ": the directory has no profile.pop");
   WriteFile("text", std::string(2000, 'x'));
-  Expect("memory " + Path("text"), 1, Path("text") + ": is not a profile: file is not a database");
+  Expect("memory " + Path("text"), 1, Path("text") + " is not a profile: file is not a database");
   WriteFile("empty", "");
-  Expect("memory " + Path("empty"), 1, Path("empty") + ": its tables are not those of a profile");
+  Expect("memory " + Path("empty"), 1,
+         Path("empty") + " is not a valid profile: its tables are not those of a profile");
   WriteTables("format", "INSERT INTO meta VALUES('format', '99')");
   Expect("memory " + Path("format"), 1,
-         Path("format") + ": is a profile of format '99', this program reads 3");
+         Path("format") + " is not a valid profile: its format is '99', and this program reads 3");
   // Formats have other tables, which do not hide what is the matter.
   WriteTables("old", "INSERT INTO meta VALUES('format', '1'); DROP TABLE remote_buffer");
   Expect("memory " + Path("old"), 1,
-         Path("old") + ": is a profile of format '1', this program reads 3");
+         Path("old") + " is not a valid profile: its format is '1', and this program reads 3");
 }
 
 TEST_F(UsageTest, ProfilesThatDoNotHoldTogether) {
@@ -120,7 +121,8 @@ TEST_F(UsageTest, ProfilesThatDoNotHoldTogether) {
   const auto expect = [&](const std::string& sql, const std::string& message) {
     const std::string name = absl::StrCat("broken", number++);
     WriteTables(name, sound + sql);
-    Expect("insights " + Path(name), 1, absl::StrCat(Path(name), ": ", message));
+    Expect("insights " + Path(name), 1,
+           absl::StrCat(Path(name), " is not a valid profile: ", message));
   };
   expect("DELETE FROM target", "there is no target");
   expect("UPDATE target SET ipusPerReplica = 1000",

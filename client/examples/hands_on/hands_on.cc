@@ -225,13 +225,13 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   app.add_option("--split", network.split,
                  "of a residual network with --ipus 2: the block with which IPU 1 begins, as "
                  "layer3.0");
-  count("--replicas", arguments.replicas, "without poprun (1)");
+  count("--replicas", arguments.replicas, "number of replicas, if it runs without poprun (1)");
   count("--micro-batch", network.micro_batch, "images (4)");
   count("--accumulation", arguments.accumulation, "micro-batches of an update (1)");
   count("--device-iterations", arguments.device_iterations, "updates of a run (1)");
-  auto* runs = count("--runs", arguments.runs, "(3)");
+  auto* runs = count("--runs", arguments.runs, "runs of the program (3)");
   auto* learning_rate =
-      app.add_option("--learning-rate", arguments.learning_rate, "(0.002)")
+      app.add_option("--learning-rate", arguments.learning_rate, "of the optimiser (0.002)")
           ->check(base::RealNumber([](double value) { return value >= 0 && value <= 1; },
                                    "from 0 to 1"));
   count("--image-size", network.image_size, "of a residual network: pixels of an edge (64)");
@@ -252,12 +252,12 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
                "accumulated gradients lie in streaming memory between micro-batches");
   AddChoice<program::v1::DataType>(app, "--precision", network.type,
                                    {{"32.32", FLOAT32}, {"16.16", FLOAT16}},
-                                   "of operations and weights (32.32)");
+                                   "bits of operations and of weights (32.32)");
   app.add_flag("--byte-images", network.byte_images, "images come from the host as bytes");
   auto* load = count("--load-milliseconds", arguments.load_milliseconds,
-                     "that loading the images of a run takes besides, as from a disk (0)");
-  auto* synchronous =
-      app.add_flag("--synchronous", arguments.synchronous, "load data when the IPUs are done");
+                     "extra time to load the images of a run, as if from a disk (none)");
+  auto* synchronous = app.add_flag("--synchronous", arguments.synchronous,
+                                   "load data only after the IPUs are done");
   app.add_flag("--compile-only", arguments.compile_only, "do not run it")
       ->excludes(runs)
       ->excludes(learning_rate)
@@ -275,12 +275,12 @@ void RefuseWhatIsIgnored(const CLI::App& app, const Arguments& arguments) {
   refuse(is_mnist, "--split", "has no effect on network mnist, each of whose layers has an IPU");
   refuse(is_mnist, "--image-size", "has no effect on network mnist, whose images have 28 pixels");
   if (arguments.network.ipus == 1) {
-    constexpr const char* kNeeded = "needs several IPUs, which --ipus gives";
+    constexpr const char* kNeeded = "needs --ipus above 1";
     refuse(true, "--split", kNeeded);
     // Phases of one IPU still use streaming memory.
     refuse(arguments.schedule != Schedule::kPhased, "--schedule", kNeeded);
     refuse(arguments.recomputation == Recomputation::kPipeline, "--recompute",
-           "pipeline needs several IPUs, which --ipus gives");
+           "pipeline needs --ipus above 1");
   }
   if (is_mnist) {
     refuse(arguments.recomputation == Recomputation::kNormOnly, "--recompute",
@@ -296,7 +296,7 @@ void RefuseWhatIsIgnored(const CLI::App& app, const Arguments& arguments) {
   refuse(arguments.accumulation == 1, "--off-chip-accumulators", "needs --accumulation above 1");
   if (arguments.runs == 1) {
     for (const char* name : {"--synchronous", "--load-milliseconds"})
-      refuse(true, name, "needs more than one run, which --runs gives");
+      refuse(true, name, "needs --runs above 1");
     refuse(arguments.device_iterations == 1, "--learning-rate",
            "has no effect on one update, whose loss comes before it");
   }

@@ -28,8 +28,8 @@ const std::map<std::string, Variant>& ResNets() {
 }
 
 absl::Status WrongIpus(const NetworkOptions& options, const char* range) {
-  return absl::InvalidArgumentError(absl::StrCat("network ", options.name, " is dealt to ", range,
-                                                 " IPUs, not to ", options.ipus));
+  return absl::InvalidArgumentError(
+      absl::StrCat("network ", options.name, " runs on ", range, " IPUs, not on ", options.ipus));
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ absl::StatusOr<Network> BuildNetwork(const NetworkOptions& options) {
   const bool is_mnist = options.name == "mnist";
   if (!is_mnist && resnet == ResNets().end()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "there is no network '", options.name, "'; resnet18, resnet50, resnet101 and mnist are"));
+        "unknown network '", options.name, "', must be resnet18, resnet50, resnet101 or mnist"));
   }
   const int64_t channels = is_mnist ? 1 : 3, size = is_mnist ? 28 : options.image_size;
   const program::v1::DataType streamed = options.byte_images ? program::v1::UINT8 : options.type;
