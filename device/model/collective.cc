@@ -62,7 +62,7 @@ std::vector<PlanStep> CollectiveSteps(const CollectiveLoad& load, const Topology
       .synced_ipus = static_cast<uint32_t>(std::min<uint64_t>(members * load.stride, rack)) * ipus};
   const RingPhase gateway{.links = RingPhase::Links::kGateway,
                           .replicas = racks,
-                          .synced_ipus = arch::kMaxIpusPerLinkDomain};
+                          .synced_ipus = topology.ipus_per_domain};
   const auto bytes = static_cast<double>(load.bytes);
   const auto part = bytes / static_cast<double>(inner);
   Phases phases;

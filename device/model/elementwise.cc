@@ -228,7 +228,7 @@ uint32_t TilesOf(const Value& result, const PlanContext& context) {
 }
 
 // Adds an operation to a plan. Its second operand is brought to where the first lies, if it is
-// broadcast or lies elsewhere.
+// broadcast or lies elsewhere: each tile receives what its part of the result needs, at most.
 void AddOperation(TilePlan& plan, const Instruction& op, absl::Span<const Value> operands,
                   const Value& result, const PlanContext& context) {
   const program::TensorType& first = operands[0].type;
@@ -242,7 +242,10 @@ void AddOperation(TilePlan& plan, const Instruction& op, absl::Span<const Value>
       const program::TensorType& narrow = first.elements() < second.elements() ? first : second;
       if (const double broadcast = BroadcastCycles(op.binary().operator_(), narrow); broadcast > 0)
         cycles = ForVector(first.type, broadcast);
-      if (narrow.elements() > 1) plan.Add(TileExchangeStep(narrow.bytes()));
+      const uint64_t part =
+          CeilDiv(static_cast<uint64_t>(result.type.elements()), TilesOf(result, context)) *
+          program::SizeOf(narrow.type);
+      if (narrow.elements() > 1) plan.Add(TileExchangeStep(std::min(narrow.bytes(), part)));
     } else if (!LieAlike(operands[0], operands[1], context)) {
       plan.Add(TileExchangeStep(CeilDiv(second.bytes(), arch::kTilesPerIpu)));
     }

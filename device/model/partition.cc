@@ -1,5 +1,6 @@
 #include "device/model/partition.h"
 
+#include <cmath>
 #include <utility>
 
 #include "device/model/even.h"
@@ -54,7 +55,8 @@ uint64_t FragmentsOf(const PlannedConvolution& c, const TileShape& t) {
 
 uint64_t ExchangeCycles(uint64_t bytes) {
   return arch::kInternalSyncCycles + arch::kExchangeFixedCycles +
-         CeilDiv(bytes, static_cast<uint64_t>(arch::kExchangeBytesPerCycle));
+         static_cast<uint64_t>(
+             std::ceil(static_cast<double>(bytes) / arch::kExchangeBytesPerCycle));
 }
 
 }  // namespace

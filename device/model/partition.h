@@ -1,5 +1,6 @@
-// How a convolution is split over the tiles of an IPU, and what that costs: the variables and the
-// terms of spec/planner.md 2 and 3. Sizes are in elements unless the name says bytes.
+// How a convolution is split over the tiles of an IPU, and what that costs: the variables of
+// spec/planner.md 2 and the terms of 3, but for those that docs/fidelity.md leaves out. Sizes are
+// in elements unless the name says bytes.
 #pragma once
 
 #include <array>
