@@ -61,7 +61,7 @@ class Tables {
     const model::ProgramLiveness& program = memory.liveness.programs[program_];
     std::vector<int64_t> change(program.steps.size() + 1);
     for (const model::LiveValue& value : program.values) {
-      const auto* place = &program.steps[value.first];
+      const auto* place = &program.steps[value.maker];
       const auto bytes = static_cast<int64_t>(AddVariable(
           ipu, value.tensor, context,
           program::NameOfValue(executable_.proto()

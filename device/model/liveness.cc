@@ -77,8 +77,13 @@ class Analysis {
       before_ = {};
       held_ = {};
       step_ = 0;
+      summands_ = {};
       Visit(program.functions(static_cast<int>(ipu_)));
       if (visits_ > kMostVisits) return KeepAll();
+      for (const auto& [summand, step] : summands_) {
+        LiveValue& value = program_.values[summand];
+        if (value.last == step && value.first < step) --value.last;
+      }
       liveness_.programs.push_back(std::move(program_));
     }
     // Values that one program keeps for another are always live.
@@ -142,7 +147,7 @@ class Analysis {
     if (added) {
       const auto [newest, first] = newest_.insert({tensor, it->second});
       if (!first) before_[it->second] = std::exchange(newest->second, it->second);
-      program_.values.push_back({tensor, step_, step_});
+      program_.values.push_back({tensor, step_, step_, step_});
     }
     held_.Set(range, it->second);
   }
@@ -162,6 +167,10 @@ class Analysis {
     if (instruction.has_rounding()) {
       Read(instruction.rounding().seed());
       Read(instruction.rounding().counter());
+    }
+    if (instruction.has_all_reduce()) {
+      for (uint32_t input : instruction.inputs())
+        held_.ForEach(RangeOf(input), [&](uint32_t value) { summands_[value] = step_; });
     }
     std::vector<uint32_t> received;
     if (instruction.has_exchange()) {
@@ -231,8 +240,9 @@ class Analysis {
   ProgramLiveness program_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> written_;  // values by (step, tensor)
   std::map<uint32_t, uint32_t> newest_;                        // value of each tensor
-  std::map<uint32_t, uint32_t> before_;  // the value of the same tensor before each value
-  ByteMap held_;                         // the values that bytes hold
+  std::map<uint32_t, uint32_t> before_;    // the value of the same tensor before each value
+  ByteMap held_;                           // the values that bytes hold
+  std::map<uint32_t, uint32_t> summands_;  // the step of the last all-reduce, by value
   uint32_t step_ = 0;
   uint32_t visits_ = 0;        // in all programs
   std::optional<Loop> again_;  // the loop that is in its second round

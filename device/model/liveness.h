@@ -16,10 +16,12 @@ struct InstructionPlace {
 };
 
 // A value: what an instruction writes, from then to its last use, in steps of a program. Loops keep
-// what one round hands to the next throughout.
+// what one round hands to the next throughout. The result of an all-reduce takes the place of a
+// summand that nothing else reads.
 struct LiveValue {
   uint32_t tensor;  // that was written
   uint32_t first, last;
+  uint32_t maker;  // the step that writes it, which in loops may come after the first
 };
 
 struct ProgramLiveness {

@@ -51,6 +51,27 @@ std::string Repeat(int function, int count) {
          " count: " + std::to_string(count) + " } }";
 }
 
+std::string AllReduce(int input, int output) {
+  return "instructions { all_reduce { operator: SUM } inputs: " + std::to_string(input) +
+         " outputs: " + std::to_string(output) + " }";
+}
+
+TEST(LivenessTest, SumsOfReplicasTakeThePlaceOfTheirSummands) {
+  EXPECT_THAT(Values(Of(3, {Fill(0) + Fill(1) + AllReduce(0, 2) + Add(1, 2, 2)}).programs[0]),
+              ElementsAre(std::tuple(0, 0, 1), std::tuple(1, 1, 3), std::tuple(2, 2, 3)));
+  // The summand is read later.
+  EXPECT_THAT(Values(Of(2, {Fill(0) + AllReduce(0, 1) + Add(0, 1, 1)}).programs[0]),
+              ElementsAre(std::tuple(0, 0, 2), std::tuple(1, 1, 2)));
+}
+
+// A value lives from the first step of a loop that hands it on, but another step makes it.
+TEST(LivenessTest, ValuesKnowTheirMakers) {
+  const std::string body = Add(0, 2, 1) + Add(1, 0, 2);
+  const Liveness liveness = Of(3, {body, Fill(0) + Fill(2) + Repeat(0, 5)});
+  for (const LiveValue& value : liveness.programs[0].values)
+    EXPECT_EQ(value.maker, value.tensor == 2 && value.first == 3 ? 4 : value.first);
+}
+
 TEST(LivenessTest, FromWritingToTheLastUse) {
   const Liveness liveness = Of(3, {Fill(0) + Fill(1) + Add(0, 1, 2) + Add(2, 0, 1)});
   EXPECT_THAT(Values(liveness.programs[0]), ElementsAre(std::tuple(0, 0, 3), std::tuple(1, 1, 2),

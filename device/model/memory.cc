@@ -72,7 +72,7 @@ class Contents {
                            executable_.OriginOf(ipu_, place.function, place.index));
   }
   std::string ValueName(const LiveValue& live) const {
-    const InstructionPlace maker = memory_.liveness.programs[memory_.program].steps[live.first];
+    const InstructionPlace maker = memory_.liveness.programs[memory_.program].steps[live.maker];
     const auto& value = text().tensors(static_cast<int>(live.tensor));
     return absl::StrCat(
         value.wide_accumulator() ? "the " : "the result of ",

@@ -71,7 +71,7 @@ MemoryContents MemoryContentsOf::Tensor(uint32_t tensor) const {
 
 MemoryContents MemoryContentsOf::Value(const LiveValue& value,
                                        const std::vector<InstructionPlace>& steps) const {
-  const InstructionPlace first = steps[value.first], last = steps[value.last];
+  const InstructionPlace first = steps[value.maker], last = steps[value.last];
   const Origin *maker = executable_.OriginOf(ipu_, first.function, first.index),
                *reader = executable_.OriginOf(ipu_, last.function, last.index);
   const Instruction& instruction =

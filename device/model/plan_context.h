@@ -34,7 +34,6 @@ class PlanContext {
   uint64_t Elements(uint32_t tensor) const {
     return static_cast<uint64_t>(Type(tensor).elements());
   }
-  bool IsHalf(uint32_t tensor) const { return Type(tensor).type == program::v1::FLOAT16; }
 
   std::vector<MapValue> ValuesOfMap(const program::v1::Instruction& map) const;
 

@@ -78,7 +78,7 @@ class Code {
       const bool first = vertices_.insert({work.vertex, kind}).second;
       for (uint32_t i = 0; i < work.tiles && tile < kTiles; ++i, ++tile)
         tiles_[tile][kVertexState] += work.state_bytes;
-      // Vertices that the workers of other tiles have as well.
+      // Vertices of one kind share their code.
       if (first) AddToAll(kVertexCode, CodeBytes(work.vertex));
     }
   }
@@ -100,8 +100,8 @@ class Code {
   std::set<std::pair<Vertex, std::string>> vertices_;
 };
 
-// Bytes that an instruction needs on the tiles that take part in it, while it runs: what it
-// receives, and partial results.
+// Bytes that an instruction needs while it runs on the tile that needs most: what it receives, and
+// partial results. They are taken to be needed on all tiles.
 uint64_t TemporaryBytes(const TilePlan& plan) {
   uint64_t received = 0;
   for (const PlanStep& step : plan.steps) {
