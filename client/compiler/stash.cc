@@ -6,6 +6,7 @@
 
 #include "client/compiler/offload.h"
 #include "device/program/executable.h"
+#include "device/program/origins.h"
 
 namespace vpod::compiler {
 namespace {
@@ -177,6 +178,7 @@ class Stashes {
     // The first cycle makes it 0 - behind.
     Emit(Section::kClear, Fill(index->second, (2 * places - behind - 1) % places));
     Advance(index->second, v1::ADD, Constant(1));
+    // IPUs take long for a remainder of whole numbers, but PopART's stashes count by it, too.
     Advance(index->second, v1::REMAINDER, Constant(places));
     return index->second;
   }
@@ -211,7 +213,7 @@ class Stashes {
   static v1::Origin CounterOrigin() {
     v1::Origin origin;
     origin.set_scope("pipeline");
-    origin.set_op("counter");
+    origin.set_op(program::kCounterOp);
     return origin;
   }
 

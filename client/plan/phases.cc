@@ -1,15 +1,17 @@
 #include "client/plan/phases.h"
 
 #include "device/model/op_plans.h"
+#include "device/program/origins.h"
 
 namespace vpod::plan {
 namespace {
 
 using program::v1::Origin;
 
-model::Cycles& PhaseOf(const Origin* origin, PhaseCycles& phases) {
-  if (origin == nullptr) return phases.other;
-  switch (origin->phase()) {
+model::Cycles& CyclesOf(const Origin* origin, PhaseCycles& phases) {
+  const auto phase = program::PhaseOf(origin);
+  if (!phase) return phases.other;
+  switch (*phase) {
     case Origin::FORWARD:
       return phases.forward;
     case Origin::BACKWARD:
@@ -37,7 +39,7 @@ std::vector<PhaseCycles> PhasesOf(const program::Executable& executable, uint32_
       if (executions[f] == 0) continue;
       const auto& instructions = text.functions(static_cast<int>(f)).instructions();
       for (uint32_t i = 0; i < static_cast<uint32_t>(instructions.size()); ++i) {
-        PhaseOf(executable.OriginOf(ipu, f, i), of_ipus[ipu]) +=
+        CyclesOf(executable.OriginOf(ipu, f, i), of_ipus[ipu]) +=
             model::Price(instructions[static_cast<int>(i)], context).total() * executions[f];
       }
     }

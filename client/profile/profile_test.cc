@@ -190,6 +190,24 @@ TEST_P(ProfileOfIpusTest, StepsAreTheExecutionsOfOperations) {
   }
 }
 
+// Values that stages hand on from one round of a loop to the next are not those of the counters
+// with which a round begins.
+TEST_P(ProfileOfIpusTest, CountersMakeScalarsInNoPhase) {
+  for (const auto& [program, report] : runs_.reports) {
+    SCOPED_TRACE(program);
+    for (const pva::Variable& variable : report.variables) {
+      if (variable.operation && report.operations[*variable.operation].op == "counter") {
+        EXPECT_LE(variable.bytes, 4u) << variable.name;
+      }
+    }
+    for (const pva::Operation& operation : report.operations) {
+      if (operation.op == "counter") {
+        EXPECT_EQ(operation.phase, "") << operation.name;
+      }
+    }
+  }
+}
+
 TEST_P(ProfileOfIpusTest, CategoriesAddUpToWhatTilesNeed) {
   for (uint32_t ipu = 0; ipu < GetParam(); ++ipu) {
     SCOPED_TRACE(ipu);

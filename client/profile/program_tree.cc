@@ -91,10 +91,9 @@ class Tree {
     operation_.Bind(number).Bind(ipu).Bind(name);
     operation_.Bind(origin == nullptr ? kNone : origin->scope())
         .Bind(origin == nullptr ? label : origin->op());
+    const auto phase = program::PhaseOf(origin);
     operation_.Bind(label).Bind(
-        origin == nullptr
-            ? std::string()
-            : absl::AsciiStrToLower(program::v1::Origin::Phase_Name(origin->phase())));
+        phase ? absl::AsciiStrToLower(program::v1::Origin::Phase_Name(*phase)) : std::string());
     operation_.Bind(origin == nullptr ? 0u : origin->stage());
     operation_.Bind(operations_.all()[number].executions);
     operation_.Bind(cost.compute.value()).Bind(cost.exchange.value()).Bind(cost.sync.value());

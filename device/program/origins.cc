@@ -54,6 +54,11 @@ absl::Status CheckFunctions(const v1::IpuOrigins& origins, const v1::Ipu& ipu, i
 
 }  // namespace
 
+std::optional<v1::Origin::Phase> PhaseOf(const v1::Origin* origin) {
+  if (origin == nullptr || origin->op() == kCounterOp) return std::nullopt;
+  return origin->phase();
+}
+
 std::string LabelOf(const v1::Instruction& instruction) {
   if (instruction.has_unary())
     return absl::AsciiStrToLower(v1::UnaryOperator_Name(instruction.unary().operator_()));

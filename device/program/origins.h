@@ -2,6 +2,7 @@
 // executable (program.proto: Origins), because it must not change the executable's hash.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -25,6 +26,11 @@ std::string NameOfValue(const v1::Tensor& tensor, const v1::Instruction& maker,
                         const v1::Origin* origin);
 // The same of the operation itself.
 std::string NameOf(const v1::Origin& origin);
+
+// The operation of the instructions by which the stages of a pipeline count micro-batches.
+inline constexpr char kCounterOp[] = "counter";
+// The phase of an instruction; none of those counters, or if the origin is unknown.
+std::optional<v1::Origin::Phase> PhaseOf(const v1::Origin* origin);
 
 // InvalidArgument unless the table is empty or has a place for each instruction, refers to origins
 // that it has, with known phases and short texts that can be shown on one line.

@@ -60,6 +60,14 @@ TEST(Origins, HaveAKnownPhase) {
             "origins: origin 1 has the unknown phase 7");
 }
 
+TEST(Origins, CountersHaveNoPhase) {
+  auto origin = FromText<v1::Origin>("scope: 'pipeline' op: 'add' phase: UPDATE");
+  EXPECT_EQ(PhaseOf(&origin), v1::Origin::UPDATE);
+  origin.set_op(kCounterOp);
+  EXPECT_EQ(PhaseOf(&origin), std::nullopt);
+  EXPECT_EQ(PhaseOf(nullptr), std::nullopt);
+}
+
 // Equal programs are the same one, whatever their parts are called.
 TEST(Origins, AreOutsideTheHash) {
   v1::Origins renamed = Table();
