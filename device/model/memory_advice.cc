@@ -51,7 +51,7 @@ class MemoryAdviser {
     // Precision, micro-batch and memory proportion can be halved.
     // Names in brackets are those of compiler::CompileOptions and compiler::ProgramSpec.
     const std::pair<uint64_t, const char*> savings[] = {
-        {(single_ + of_bytes) / 2, "float16"},
+        {features_.is_half ? 0 : (single_ + of_bytes) / 2, "float16"},
         {again, features_.recomputes ? "more recomputation (option recomputation: standard)"
                                      : "recomputation (option recomputation: standard)"},
         {at_once, "recomputation of less at once (option recomputation: standard)"},
@@ -168,11 +168,14 @@ ProgramFeatures FeaturesOf(const program::Executable& executable) {
   ProgramFeatures features;
   const auto add = [&](uint32_t ipu, const Instruction& instruction, const Origin* origin) {
     features.trains |= FindPlan(instruction.attributes_case())->optimizer;
+    const bool is_product = instruction.has_convolution() || instruction.has_mat_mul();
+    const auto& tensors = executable.proto().ipus(static_cast<int>(ipu)).tensors();
+    features.is_half |= is_product && tensors[static_cast<int>(instruction.inputs(0))].type() ==
+                                          program::v1::FLOAT16;
     if (origin == nullptr) return;
     if (origin->phase() == Origin::RECOMPUTE) {
       features.recomputes = true;
-      if (instruction.has_convolution() || instruction.has_mat_mul())
-        features.recomputes_products.insert(ipu);
+      if (is_product) features.recomputes_products.insert(ipu);
     }
     if (origin->op() == "stash") {
       features.stores_activations |= instruction.has_remote_store();

@@ -18,6 +18,7 @@ struct MemorySaving {
 // The features of a program that advice depends on. One pass over its instructions.
 struct ProgramFeatures {
   bool trains = false;
+  bool is_half = false;  // products take float16
   bool is_pipeline = false;
   bool stores_activations = false;         // in streaming memory
   bool has_smallest_micro_batch = false;   // streams bring one item at a time

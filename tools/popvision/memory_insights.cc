@@ -24,10 +24,11 @@ std::string Megabytes(double bytes) { return absl::StrFormat("%.1f MB", bytes / 
 struct Peak {
   double all = 0;
   double single = 0, half = 0;  // floats, without what has its precision from the optimiser
-  double kept = 0;              // results of the forward pass that wait for their gradients
-  double stashed = 0;           // what stages keep as bytes for later micro-batches
-  double state = 0;             // of the optimiser
-  double temporary = 0;         // received and added up
+  bool half_weights = false;
+  double kept = 0;       // results of the forward pass that wait for their gradients
+  double stashed = 0;    // what stages keep as bytes for later micro-batches
+  double state = 0;      // of the optimiser
+  double temporary = 0;  // received and added up
 };
 
 class MemoryInsightsBuilder {
@@ -108,7 +109,7 @@ class MemoryInsightsBuilder {
            " of ", name_, " then. To try: ", RecomputationAdvice(),
            "a smaller micro-batch with more gradient accumulation (option accumulation).");
     }
-    if (worth(single / 2)) {
+    if (!peak.half_weights && worth(single / 2)) {
       Note("Float32 takes ", Megabytes(single), " of ", name_,
            " then; float16 would save up to half of it.");
     }
@@ -152,6 +153,8 @@ class MemoryInsightsBuilder {
     };
     peak.all += bytes;
     if (is(model::MemoryContents::kState)) peak.state += bytes;
+    if (is(model::MemoryContents::kWeight))
+      peak.half_weights |= absl::StartsWith(variable.type, "float16");
     if (is(model::MemoryContents::kKept)) peak.kept += bytes;
     if (is(model::MemoryContents::kStash)) peak.stashed += bytes;
     // Their precision is that of the optimiser.

@@ -71,7 +71,7 @@ std::string WhyNoRun(const Report& report) {
   };
   const std::string execution = option("autoReport.outputExecutionProfile");
   if ((execution.empty() ? option("autoReport.all") : execution) != "true")
-    return "No run is recorded: autoReport.outputExecutionProfile was not set. "
+    return "No run is recorded: autoReport.outputExecutionProfile is not true. "
            "POPLAR_ENGINE_OPTIONS='{\"autoReport.outputExecutionProfile\":\"true\"}' makes a "
            "program record its first runs.";
   if (option("autoReport.executionProfileProgramRunCount") == "0")

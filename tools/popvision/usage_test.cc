@@ -172,7 +172,7 @@ TEST_F(UsageTest, WithoutRunsThereIsNoTraceToWrite) {
   Expect(trace, 1,
          Path("profile.pop") +
              ": there is nothing to trace. No run is recorded: autoReport.outputExecutionProfile "
-             "was not set. POPLAR_ENGINE_OPTIONS='{\"autoReport.outputExecutionProfile\":"
+             "is not true. POPLAR_ENGINE_OPTIONS='{\"autoReport.outputExecutionProfile\":"
              "\"true\"}' makes a program record its first runs.");
   EXPECT_FALSE(std::filesystem::exists(Path("trace.json")));
 }

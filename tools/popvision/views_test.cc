@@ -109,13 +109,13 @@ TEST(ViewsTest, WhyNothingIsRecorded) {
     for (const auto view : {Summary, Trace, Insights})
       EXPECT_THAT(Text(view(report)), HasSubstr(why));
   };
-  expect("No run is recorded: autoReport.outputExecutionProfile was not set.");
+  expect("No run is recorded: autoReport.outputExecutionProfile is not true.");
   report.options = {{"autoReport.all", "true"}};
   expect("No run is recorded: the program did not run, or not to its end.");
   report.options["autoReport.executionProfileProgramRunCount"] = "0";
   expect("No run is recorded: autoReport.executionProfileProgramRunCount was set to 0.");
   report.options["autoReport.outputExecutionProfile"] = "false";
-  expect("No run is recorded: autoReport.outputExecutionProfile was not set.");
+  expect("No run is recorded: autoReport.outputExecutionProfile is not true.");
   report.first_run_lost = 0;
   expect("Runs from run 0 on are not recorded: the profile could not be written.");
 }
