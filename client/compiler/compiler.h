@@ -209,6 +209,7 @@ inline constexpr std::pair<const char*, Recomputation> kRecomputationNames[] = {
     {"norm-only", Recomputation::kNormOnly},
     {"pipeline", Recomputation::kPipeline},
     {"all", Recomputation::kAll}};
+const char* NameOf(Recomputation recomputation);
 
 struct CompileOptions {
   uint32_t ipus_per_replica = 1;
@@ -280,6 +281,9 @@ std::vector<float> HyperParameters(const Optimizer& optimizer);
 const Optimizer& OptimizerOf(const ProgramSpec& spec, size_t group);
 // Whether a variable of an executable is the optimiser's, by its name.
 bool IsOptimizerState(absl::string_view name);
+// Whether an executable computes values of the forward pass again, by its origins. A recomputation
+// without norms, or without parts of a stage, may find none.
+bool Recomputes(const program::Executable& executable);
 
 // Called before each step of a compilation with what it does and the number of steps that are done,
 // and after the last one.

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "client/compiler/checkpoints.h"
+#include "client/compiler/compiler.h"
 #include "client/compiler/pipeline_stages.h"
+#include "device/model/memory_advice.h"
 #include "device/program/activations.h"
 #include "device/program/op.h"
 
@@ -222,6 +224,17 @@ class Recomputer {
 void Recompute(Recomputation recomputation, GraphProgram& program) {
   if (recomputation == Recomputation::kNone || !program.trains()) return;
   Recomputer(recomputation, program).Run();
+}
+
+const char* NameOf(Recomputation recomputation) {
+  for (const auto& [name, value] : kRecomputationNames) {
+    if (value == recomputation) return name;
+  }
+  return "";
+}
+
+bool Recomputes(const program::Executable& executable) {
+  return model::FeaturesOf(executable).recomputes;
 }
 
 }  // namespace vpod::compiler

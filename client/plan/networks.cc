@@ -283,7 +283,7 @@ absl::Status CheckOptions(const NetworkRequest& request, const NetworkOptions& o
   if (request.ipus > 1 && request.stages.empty() && !options.is_split) {
     return absl::InvalidArgumentError(
         absl::StrCat("model '", request.name, "' needs stages to be split over ", request.ipus,
-                     " IPUs, only these do not: ", NamesOfThose(&NetworkOptions::is_split)));
+                     " IPUs; these need none: ", NamesOfThose(&NetworkOptions::is_split)));
   }
   return absl::OkStatus();
 }

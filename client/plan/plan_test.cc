@@ -208,7 +208,7 @@ TEST(PlanTest, WrongRequestsAreRefused) {
             "there is no block 'layer1.9' for a checkpoint, the blocks are layer1.0 to layer1.1, "
             "layer2.0 to layer2.1, layer3.0 to layer3.1, layer4.0 to layer4.1");
   EXPECT_EQ(refusal([](auto& r) { r.network.ipus = 2; }),
-            "model 'resnet18' needs stages to be split over 2 IPUs, only these do not: bert-base, "
+            "model 'resnet18' needs stages to be split over 2 IPUs; these need none: bert-base, "
             "bert-large, bert-tiny, gpt2, gpt2-large, gpt2-medium, gpt2-xl, mnist, vit-b16");
   EXPECT_THAT(refusal([](auto& r) { r.memory_proportion = 0; }),
               HasSubstr("memory proportion of IPU 0 is 0"));

@@ -381,13 +381,6 @@ class Searcher {
 
 }  // namespace
 
-const char* NameOf(Recomputation recomputation) {
-  for (const auto& [name, value] : compiler::kRecomputationNames) {
-    if (value == recomputation) return name;
-  }
-  return "";
-}
-
 std::string Describe(const PlanRequest& request) {
   const uint32_t ipus = request.network.ipus;
   return absl::StrCat(

@@ -39,8 +39,6 @@ using SearchProgress = std::function<void(size_t plans)>;
 absl::StatusOr<SearchResult> Search(const PlanRequest& request, uint64_t global_batch,
                                     SearchProgress progress = nullptr);
 
-// "standard"
-const char* NameOf(compiler::Recomputation recomputation);
 // "2 IPUs per replica (--stages layer3.0), micro-batch 16, accumulation 8, recomputation standard"
 std::string Describe(const PlanRequest& request);
 

@@ -106,7 +106,7 @@ TEST_F(HostilePlansTest, DamagedExecutables) {
     ASSERT_TRUE(base::ReplaceFile(path, FileOf(bytes, Any(16) != 0), 0644).ok());
     const auto executable = ReadExecutable(path);
     if (!executable.ok()) {
-      EXPECT_EQ(executable.status().code(), absl::StatusCode::kInvalidArgument) << i;
+      EXPECT_EQ(executable.status().code(), absl::StatusCode::kDataLoss) << i;
       continue;
     }
     ++valid;

@@ -89,7 +89,7 @@ nlohmann::ordered_json Configuration(const plan::PlanRequest& request) {
           {"stages", absl::StrJoin(request.network.stages, ",")},
           {"micro_batch", request.network.micro_batch},
           {"accumulation", request.accumulation},
-          {"recompute", plan::NameOf(request.recomputation)}};
+          {"recompute", NameOf(request.recomputation)}};
 }
 
 // At a terminal, how many plans a search has made, on a line that goes with the search.
@@ -124,6 +124,12 @@ absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request, const Sys
       of_pod.machine_type = machine_type;
       of_pod.pod = pod;
       VPOD_ASSIGN_OR_RETURN(plan::Plan plan, plan::MakePlan(of_pod));
+      if (request.recomputation != compiler::Recomputation::kNone &&
+          !compiler::Recomputes(*plan.executable)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "--recompute ", NameOf(request.recomputation), " has no effect: nothing of model '",
+            request.network.name, "' is computed again"));
+      }
       efficiency.Add(machine_type, pod, plan.seconds);
       plans.push_back({machine_type, pod, std::move(plan)});
     }

@@ -168,6 +168,8 @@ void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
   if (is_given("--checkpoints") && model->checkpoints &&
       plan.request.recomputation == compiler::Recomputation::kNone)
     Refuse("--checkpoints needs --recompute with another value than none");
+  if (is_given("--checkpoints") && plan.request.recomputation == compiler::Recomputation::kNormOnly)
+    Refuse("--checkpoints has no effect with --recompute norm-only");
   // Phases of one IPU still use streaming memory.
   if (is_given("--schedule") && !plan.search && network.ipus == 1 &&
       plan.request.schedule != compiler::Schedule::kPhased)
@@ -192,6 +194,10 @@ void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
   }
   if (is_given("--tensor-sharding") && std::holds_alternative<compiler::LarsOptions>(optimizer))
     Refuse("--tensor-sharding has no effect with --optimizer lars, which needs whole tensors");
+  const auto& pods = plan.systems.pods;
+  if (is_given("--tensor-sharding") && !plan.search &&
+      (plan.request.replicas == 1u || *std::max_element(pods.begin(), pods.end()) == network.ipus))
+    Refuse("--tensor-sharding needs several replicas");
   if (plan.search && plan.systems.pods.size() > 1)
     Refuse(absl::StrCat("--search takes one POD, --pod names ", plan.systems.pods.size()));
   if (plan.search && plan.systems.machine_types.size() > 1) {
@@ -305,6 +311,7 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
   command->callback([command, &plan] {
     RefuseTwice("--pod", plan.systems.pods);
     RefuseTwice("--machine-type", plan.systems.machine_types);
+    RefuseTwice("--checkpoints", plan.request.network.checkpoints);
     ChooseSubject(*command, plan);
     if (!plan.request.network.name.empty()) RefuseWhatIsIgnored(*command, plan);
   });

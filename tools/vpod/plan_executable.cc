@@ -116,13 +116,12 @@ std::string Text(const std::vector<PodPlan>& plans, PlanFormat format, bool expl
 
 absl::StatusOr<std::shared_ptr<const program::Executable>> ReadExecutable(const std::string& path) {
   // A named pipe would wait for a writer.
-  const absl::Status is_file = base::CheckIsFileOrNothing(path);
-  if (!is_file.ok()) return absl::InvalidArgumentError(is_file.message());
+  VPOD_RETURN_IF_ERROR(base::CheckIsFileOrNothing(path));
   absl::StatusOr<compiler::ExecutableFile> file =
       compiler::ReadExecutableFile(path, compiler::LimitsWithoutMemory());
   if (file.ok()) return std::move(file->executable);
   if (!absl::IsInvalidArgument(file.status())) return file.status();  // it cannot be read
-  return absl::InvalidArgumentError(absl::StrCat("file '", path, "': ", file.status().message()));
+  return absl::DataLossError(absl::StrCat("file '", path, "': ", file.status().message()));
 }
 
 absl::StatusOr<PlanOutput> ExecutablePlan(const ExecutableFor& executable_for,

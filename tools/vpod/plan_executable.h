@@ -13,8 +13,8 @@
 
 namespace vpod::tools {
 
-// The executable in a file (client/compiler/executable_file.h). InvalidArgument: it is none, or no
-// file; the message names it.
+// The executable in a file (client/compiler/executable_file.h). DataLoss: it is none;
+// FailedPrecondition: it is no file. The messages name it.
 absl::StatusOr<std::shared_ptr<const program::Executable>> ReadExecutable(const std::string& path);
 
 // The executable that a POD of so many IPUs runs; all have the same programs.

@@ -107,7 +107,7 @@ TEST_F(PlannedProgramTest, StateIsSharedOutAmongTheReplicasOfThePod) {
 TEST_F(PlannedProgramTest, APipeIsNotAnExecutable) {
   const std::string pipe = directory_ + "/pipe.vipuexe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(ReadExecutable(pipe).status(), absl::InvalidArgumentError(pipe + " is not a file"));
+  EXPECT_EQ(ReadExecutable(pipe).status(), absl::FailedPreconditionError(pipe + " is not a file"));
   std::filesystem::remove(pipe);
 }
 

@@ -184,12 +184,19 @@ absl::Status Run(const Arguments& arguments) {
   const bool by_poprun = popdist::isPopdistEnvSet();
   const uint32_t replicas = by_poprun ? popdist::getNumTotalReplicas() : arguments.replicas;
   VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled, CompileNetwork(arguments, replicas));
+  if (arguments.recomputation != Recomputation::kNone &&
+      !compiler::Recomputes(*compiled.executable)) {
+    return absl::InvalidArgumentError(absl::StrCat("--recompute ", NameOf(arguments.recomputation),
+                                                   " has no effect: nothing of network ",
+                                                   arguments.network.name, " is computed again"));
+  }
   if (arguments.compile_only) {
+    const uint32_t first = popdist::getReplicaIndexOffset();
     VPOD_RETURN_IF_ERROR(session::WriteProfiles(
         compiled,
-        {.is_model = !by_poprun,
-         .part = {.total_replicas = replicas, .first_replica = popdist::getReplicaIndexOffset()}}));
-    std::printf(compiled.fits ? "compiled: it fits\n" : "compiled: it does not fit\n");
+        {.is_model = !by_poprun, .part = {.total_replicas = replicas, .first_replica = first}}));
+    if (first == 0)
+      std::printf(compiled.fits ? "compiled: it fits\n" : "compiled: it does not fit\n");
     return absl::OkStatus();
   }
   VPOD_ASSIGN_OR_RETURN(auto device,
@@ -216,12 +223,12 @@ void AddChoice(CLI::App& app, const char* name, Enum& value, std::map<std::strin
 
 void AddOptions(CLI::App& app, Arguments& arguments) {
   NetworkOptions& network = arguments.network;
-  const auto count = [&](const char* name, auto& value, const char* help) {
-    return app.add_option(name, value, help)->transform(base::WholeNumber(1, 1 << 16));
+  const auto count = [&](const char* name, auto& value, const char* help, int64_t most = 1 << 16) {
+    return app.add_option(name, value, help)->transform(base::WholeNumber(1, most));
   };
   app.set_version_flag("--version", absl::StrCat("version: ", base::kVersion), "show the version");
   app.add_option("--network", network.name, "resnet18, resnet50, resnet101 or mnist (resnet50)");
-  count("--ipus", network.ipus, "IPUs of a replica: 1 or 2; of mnist 1 or 4 (1)");
+  count("--ipus", network.ipus, "IPUs of a replica: 1 or 2; of mnist 1 or 4 (1)", 4);
   app.add_option("--split", network.split,
                  "of a residual network with --ipus 2: the block with which IPU 1 begins, as "
                  "layer3.0");
@@ -234,7 +241,7 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       app.add_option("--learning-rate", arguments.learning_rate, "of the optimiser (0.002)")
           ->check(base::RealNumber([](double value) { return value >= 0 && value <= 1; },
                                    "from 0 to 1"));
-  count("--image-size", network.image_size, "of a residual network: pixels of an edge (64)");
+  count("--image-size", network.image_size, "of a residual network: pixels of an edge (64)", 4096);
   AddChoice<Schedule>(app, "--schedule", arguments.schedule,
                       {std::begin(compiler::kScheduleNames), std::end(compiler::kScheduleNames)},
                       "how several IPUs share the work, or phased with one (grouped)");
@@ -281,12 +288,6 @@ void RefuseWhatIsIgnored(const CLI::App& app, const Arguments& arguments) {
     refuse(arguments.schedule != Schedule::kPhased, "--schedule", kNeeded);
     refuse(arguments.recomputation == Recomputation::kPipeline, "--recompute",
            "pipeline needs --ipus above 1");
-  }
-  if (is_mnist) {
-    refuse(arguments.recomputation == Recomputation::kNormOnly, "--recompute",
-           "norm-only has no effect on network mnist, which has no norms");
-    refuse(arguments.recomputation == Recomputation::kStandard && arguments.network.ipus == 1,
-           "--recompute", "standard has no effect on network mnist, unless it has several IPUs");
   }
   if (arguments.schedule == Schedule::kPhased) {
     for (const char* name : {"--off-chip-optimizer-state", "--off-chip-activations",
