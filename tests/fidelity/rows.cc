@@ -143,7 +143,7 @@ absl::Status AddRates(const char* title, const std::vector<Rate>& rates, Report&
   for (const Rate& rate : rates) {
     VPOD_ASSIGN_OR_RETURN(const plan::Plan plan, PlanOf(rate.command));
     report.Add(rate.what, rate.items_per_row * plan.items_per_second, rate.items_per_second);
-    report.Command(rate.command);
+    report.Command(rate.command, plan.fits.ok());
   }
   return absl::OkStatus();
 }
@@ -176,7 +176,7 @@ absl::Status AddResNet50(Report& report) {
   VPOD_ASSIGN_OR_RETURN(const plan::Plan plan, PlanOf(command));
   report.Add("micro-batch 6, as PopTorch's example has it (assumed)",
              static_cast<double>(plan.memory[0].value()) / 1e6, 801);
-  report.Command(command);
+  report.Command(command, plan.fits.ok());
   return absl::OkStatus();
 }
 
@@ -207,7 +207,7 @@ absl::Status AddResNet101(Report& report) {
     report.Exact(absl::StrCat("host to device, MiB, ", row.what),
                  static_cast<double>(timeline.ipus[0].cost.from_host.value()) / (1 << 20),
                  row.mebibytes, "follows from the shapes");
-    report.Command(recipe + row.options);
+    report.Command(recipe + row.options, plan.fits.ok());
   }
   const auto fits = [&](const char* what, const std::string& options,
                         const char* published) -> absl::Status {
@@ -262,7 +262,7 @@ absl::Status AddBert(Report& report) {
         large + "--pod 16 --machine-type bow2000 --ipus-per-replica 8 --stages 2,6,6,6,7,7,7,7 "
                 "--micro-batch 3 --accumulation 256 --memory-proportion 1",
         2304, 2},
-       {"BERT-Base phase 1, Bow Pod16",
+       {"BERT-Base phase 1, Bow Pod16 (micro-batch assumed)",
         absl::StrCat("bert-base ", recipe,
                      "--pod 16 --machine-type bow2000 --ipus-per-replica 4 --sequence-length 128 "
                      "--predictions 20 --micro-batch 32 --accumulation 512"),
@@ -324,8 +324,8 @@ void Report::Exact(const std::string& what, double predicted, double published, 
   exact_figures_agree_ = exact_figures_agree_ && predicted == published;
 }
 
-void Report::Command(const std::string& words) const {
-  if (!quiet_) std::printf("    vpod plan %s\n", words.c_str());
+void Report::Command(const std::string& words, bool fits) const {
+  if (!quiet_) std::printf("    vpod plan %s%s\n", words.c_str(), fits ? "" : "  (does not fit)");
 }
 
 void Report::Note(const std::string& what, const std::string& predicted,

@@ -23,8 +23,8 @@ class Report {
   void Check(const std::string& what, double predicted, double published, const char* why);
   // The same, of a figure that has no error.
   void Exact(const std::string& what, double predicted, double published, const char* why);
-  // The arguments that `vpod plan` was given for the row before.
-  void Command(const std::string& words) const;
+  // The arguments that `vpod plan` was given for the row before, and whether memory suffices.
+  void Command(const std::string& words, bool fits) const;
   // Words, which should be the same.
   void Note(const std::string& what, const std::string& predicted, const std::string& published);
   // Begins a family of rows.
