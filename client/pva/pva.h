@@ -45,7 +45,7 @@ struct Operation {
   uint64_t executions = 0;                                      // in a run
   CycleSplit cycles;                                            // of one execution
   uint64_t from_host = 0, to_host = 0;                          // bytes of one execution
-  uint64_t from_streaming_memory = 0, to_streaming_memory = 0;  // as well
+  uint64_t from_streaming_memory = 0, to_streaming_memory = 0;  // the same
   std::optional<uint32_t> remote_buffer;  // index of the report's, of which it moves a row
   double flops = 0;                       // of one execution
 
@@ -93,7 +93,7 @@ struct LivenessStep {
   uint32_t ipu = 0;
   uint32_t operation = 0;
   uint64_t not_always_live = 0;     // bytes of the variables on all tiles
-  uint64_t temporary_per_tile = 0;  // what the operation receives and adds up, besides
+  uint64_t temporary_per_tile = 0;  // what the operation receives and adds up
 };
 
 struct Stream {

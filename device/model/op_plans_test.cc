@@ -171,6 +171,17 @@ TEST(OpPlans, ListedFunctionsHaveTheirCycles) {
   }
 }
 
+// Of a mask with megabytes a tile receives what it adds to its part, of a bias all of it.
+TEST(OpPlans, TilesReceiveTheirPartsOfBroadcastOperands) {
+  const auto received = [](const TensorType& operand) {
+    const Job job({"binary { operator: ADD }", {{FLOAT16, {16, 1024, 1024}}, operand}});
+    return ExtentOf(std::get<TileExchange>(job.Plan().steps[0].work)).bytes;
+  };
+  const uint64_t of_a_tile = (16 * 1024 * 1024 + arch::kTilesPerIpu - 1) / arch::kTilesPerIpu;
+  EXPECT_EQ(received({FLOAT16, {1024, 1024}}), of_a_tile * 2);
+  EXPECT_EQ(received({FLOAT16, {1024}}), 1024u * 2);
+}
+
 // A worker that has one whole number divides one.
 TEST(OpPlans, FunctionsOfElementsDoNotTakeVectors) {
   const auto compute = [](int64_t elements) {
