@@ -281,8 +281,8 @@ std::vector<float> HyperParameters(const Optimizer& optimizer);
 const Optimizer& OptimizerOf(const ProgramSpec& spec, size_t group);
 // Whether a variable of an executable is the optimiser's, by its name.
 bool IsOptimizerState(absl::string_view name);
-// Whether an executable computes values of the forward pass again, by its origins. A recomputation
-// without norms, or without parts of a stage, may find none.
+// Whether an executable computes values of the forward pass again, by its origins. False if the
+// recomputation found nothing to do, as norm-only does in a network without norms.
 bool Recomputes(const program::Executable& executable);
 
 // Called before each step of a compilation with what it does and the number of steps that are done,

@@ -171,7 +171,7 @@ TEST(OpPlans, ListedFunctionsHaveTheirCycles) {
   }
 }
 
-// Of a mask with megabytes a tile receives what it adds to its part, of a bias all of it.
+// A tile receives all of a bias, but only its part of a mask of megabytes.
 TEST(OpPlans, TilesReceiveTheirPartsOfBroadcastOperands) {
   const auto received = [](const TensorType& operand) {
     const Job job({"binary { operator: ADD }", {{FLOAT16, {16, 1024, 1024}}, operand}});
