@@ -7,7 +7,11 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <regex>
+#include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -247,6 +251,56 @@ TEST_F(DatabaseTest, CyclesOfThePrograms) {
       })) << row;
     }
   }
+}
+
+// Insights are sentences: their numbers are rounded, and each that is found is compared.
+TEST_F(DatabaseTest, FiguresOfInsights) {
+  const Document insights = Insights(run_->report);
+  const auto notes = [&](size_t block) { return std::get<Notes>(insights.blocks[block]).notes; };
+  const double capacity = One("bytesPerTile FROM target");
+  const std::regex memory(
+      R"(IPU (\d+) needs ([\d.]+) MB; its fullest tile, (\d+), uses (\d+) %.*)");
+  std::set<std::string> ipus;
+  for (const std::string& note : notes(0)) {
+    std::smatch found;
+    if (!std::regex_match(note, found, memory)) continue;
+    ipus.insert(found[1]);
+    std::vector<uint64_t> total;  // by tile
+    for (const auto& each :
+         Select(absl::StrCat("bytesByTile FROM memory WHERE ipu = ", found[1].str()))) {
+      const std::vector<uint64_t> tiles = Values(each[0]);
+      total.resize(tiles.size());
+      for (size_t tile = 0; tile < tiles.size(); ++tile) total[tile] += tiles[tile];
+    }
+    const auto fullest = std::max_element(total.begin(), total.end());
+    EXPECT_NEAR(std::stod(found[2]) * 1e6,
+                static_cast<double>(std::accumulate(total.begin(), total.end(), uint64_t{0})), 5e4);
+    EXPECT_EQ(std::stol(found[3]), fullest - total.begin());
+    EXPECT_NEAR(std::stod(found[4]), 100 * static_cast<double>(*fullest) / capacity, 0.5);
+  }
+  EXPECT_EQ(ipus, (std::set<std::string>{"0", "1"}));
+  // The parts of a run that notes name.
+  const std::map<std::string, std::string> cycles = {
+      {"is idle for", "sum(waiting) + (SELECT max(cyclesTo) FROM step) - max(cyclesTo) FROM step"},
+      {"with host streams",
+       "sum(executions * (compute + exchange + sync)) FROM operation WHERE fromHost + toHost > 0"},
+      {"synchronising", "sum(executions * sync) FROM operation"},
+      {"with updates of the weights",
+       "sum(executions * (compute + exchange + sync)) FROM operation WHERE phase = 'update'"}};
+  const std::regex time(R"(IPU (\d+) (is idle for|spends) (\d+) % of a run ?([^.]*)\. .*)");
+  const double run = One("cycles FROM run");
+  size_t compared = 0;
+  for (const std::string& note : notes(1)) {
+    std::smatch found;
+    if (!std::regex_match(note, found, time)) continue;
+    const auto sql = cycles.find(found[2] == "spends" ? found[4] : found[2]);
+    ASSERT_NE(sql, cycles.end()) << note;
+    const char* ipu = absl::StrContains(sql->second, "WHERE") ? " AND ipu = " : " WHERE ipu = ";
+    const double part = One(absl::StrCat(sql->second, ipu, found[1].str()));
+    EXPECT_NEAR(std::stod(found[3]), 100 * part / run, 0.5) << note;
+    ++compared;
+  }
+  EXPECT_GT(compared, 0u);
 }
 
 }  // namespace
