@@ -13,8 +13,9 @@
 
 namespace vpod::tools {
 
-// The executable in a file (client/compiler/executable_file.h). DataLoss: it is none;
-// FailedPrecondition: it is no file. The messages name it.
+// The executable in a file (client/compiler/executable_file.h). DataLoss: the file is damaged or
+// holds something else; FailedPrecondition: the path is a directory or a device. The messages name
+// the path.
 absl::StatusOr<std::shared_ptr<const program::Executable>> ReadExecutable(const std::string& path);
 
 // The executable that a POD of so many IPUs runs; all have the same programs.
