@@ -1,7 +1,9 @@
 #include "server/http/server.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 // clang-format off
 #include <utility>  // Asio 1.74's coroutine headers need it before them
 // clang-format on
@@ -14,8 +16,10 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <list>
 #include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -73,6 +77,19 @@ int StatusOfReadError(const error_code& code) {
   return code.category() == make_error_code(error::bad_method).category() ? 400 : 0;
 }
 
+// Connections that do the same; the one that has done it for longest comes first.
+struct Place;
+using Places = std::list<Place>;
+struct Place {
+  beast::tcp_stream& stream;
+  Places* in;
+};
+
+void MoveTo(Places& places, Places::iterator place) {
+  places.splice(places.end(), *place->in, place);
+  place->in = &places;
+}
+
 }  // namespace
 
 struct Server::Impl {
@@ -84,15 +101,18 @@ struct Server::Impl {
   }
 
   error_code Listen(const std::string& address);
+  size_t MostConnections() const;
   asio::awaitable<void> Accept();
+  // Makes room for a connection. Returns false if there is none to close.
+  bool CloseOldest();
   asio::awaitable<void> Serve(beast::tcp_stream stream);
   asio::awaitable<bool> Write(beast::tcp_stream& stream, const Response& response, unsigned version,
                               bool head, bool keep_alive);
 
   const Routes routes;
   const ServerOptions options;
-  size_t connections = 0;    // touched by the thread alone
-  asio::io_context context;  // destroys the coroutines, which use the members above
+  Places idle, answered, closed;  // touched by the thread alone
+  asio::io_context context;       // destroys the coroutines, which use the members above
   tcp::acceptor acceptor;
   std::thread thread;
 };
@@ -118,6 +138,21 @@ error_code Server::Impl::Listen(const std::string& address) {
   return error;
 }
 
+size_t Server::Impl::MostConnections() const {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return options.max_connections;
+  return std::min<size_t>(options.max_connections, std::max<rlim_t>(limit.rlim_cur / 8, 1));
+}
+
+bool Server::Impl::CloseOldest() {
+  Places& places = idle.empty() ? answered : idle;
+  if (places.empty()) return false;
+  const Places::iterator oldest = places.begin();
+  MoveTo(closed, oldest);
+  oldest->stream.close();
+  return true;
+}
+
 asio::awaitable<void> Server::Impl::Accept() {
   asio::steady_timer pause(context);
   while (true) {
@@ -125,28 +160,32 @@ asio::awaitable<void> Server::Impl::Accept() {
     tcp::socket socket(context);
     co_await acceptor.async_accept(socket, Into(error));
     if (error) {
-      // Out of descriptors, most likely: others may give some back.
-      spdlog::warn("http: {}", error.message());
+      // Out of descriptors, most likely.
+      if (!CloseOldest()) spdlog::warn("http: {}", error.message());
       pause.expires_after(std::chrono::milliseconds(200));
       co_await pause.async_wait(Into(error));
       continue;
     }
-    if (connections == options.max_connections) continue;
-    ++connections;
+    while (idle.size() + answered.size() >= MostConnections()) CloseOldest();
     asio::co_spawn(context, Serve(beast::tcp_stream(std::move(socket))),
-                   [this](const std::exception_ptr&) { --connections; });
+                   [](const std::exception_ptr&) {});
   }
 }
 
 asio::awaitable<void> Server::Impl::Serve(beast::tcp_stream stream) {
+  const Places::iterator place = idle.insert(idle.end(), Place{stream, &idle});
+  const absl::Cleanup leave = [place] { place->in->erase(place); };
   beast::flat_buffer buffer(2 * options.max_header_bytes);
-  while (true) {
+  while (place->in != &closed) {
+    MoveTo(idle, place);
     Parser parser;
     parser.header_limit(static_cast<std::uint32_t>(options.max_header_bytes));
     parser.body_limit(0);
     error_code error;
     stream.expires_after(options.patience);
     co_await beast::http::async_read(stream, buffer, parser, Into(error));
+    if (place->in == &closed) break;
+    MoveTo(answered, place);
     if (error) {
       const int status = StatusOfReadError(error);
       if (status != 0) co_await Write(stream, Plain(status, error.message()), 11, false, false);
