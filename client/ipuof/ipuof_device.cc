@@ -1,7 +1,6 @@
 #include "client/ipuof/ipuof_device.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <future>
 #include <utility>
 #include <vector>
@@ -15,7 +14,6 @@
 #include "client/sdk_log/sdk_log.h"
 #include "client/vipu/subset.h"
 #include "device/arch/device_id.h"
-#include "device/base/mutex.h"
 #include "device/base/status.h"
 #include "device/program/executable.h"
 #include "device/program/stream_layout.h"
@@ -145,26 +143,17 @@ class IpuofDevice : public session::Device {
 
   // Runs all parts at once; the slowest counts.
   absl::StatusOr<base::Cycles> RunParts(uint32_t program, uint32_t slot) {
-    base::Mutex mutex;
-    std::condition_variable changed;
-    size_t running = parts_.size();
+    std::vector<Lease::AwaitRun> runs;
+    for (const auto& part : parts_) runs.push_back(part->StartRun(program, slot, transport_));
     absl::Status status;
     base::Cycles cycles(0);
-    for (const auto& part : parts_) {
-      part->Run(program, slot, [&](absl::StatusOr<base::Cycles> result) {
-        base::MutexLock lock(mutex);
-        if (result.ok()) {
-          cycles = std::max(cycles, *result);
-        } else {
-          status.Update(result.status());
-        }
-        --running;
-        changed.notify_all();
-      });
-    }
-    {
-      base::MutexLock lock(mutex);
-      lock.Wait(changed, [&] { return running == 0; });
+    for (const Lease::AwaitRun& await : runs) {
+      const absl::StatusOr<base::Cycles> result = await();
+      if (result.ok()) {
+        cycles = std::max(cycles, *result);
+      } else {
+        status.Update(result.status());
+      }
     }
     if (!status.ok()) {
       events_->Failed(status);

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/agent_connection.h"
 #include "client/ipuof/gcda_options.h"
+#include "client/ipuof/run_channel.h"
 #include "client/vipu/subset.h"
 #include "device/base/file.h"
 #include "device/base/grpc_connect.h"
@@ -106,6 +108,9 @@ struct Lease::Impl {
   std::condition_variable events_changed;
   bool events_ended ABSL_GUARDED_BY(mutex) = false;
   bool detached ABSL_GUARDED_BY(mutex) = false;
+  absl::Status end_of_events ABSL_GUARDED_BY(mutex);  // an error: the device was lost
+  bool asked_for_channel ABSL_GUARDED_BY(mutex) = false;
+  std::shared_ptr<RunChannel> run_channel ABSL_GUARDED_BY(mutex);
 
   // One request at the agent's local socket; the connection is returned for the answer.
   absl::StatusOr<base::UniqueFd> SendRequest(char operation) const {
@@ -124,6 +129,62 @@ struct Lease::Impl {
     const ssize_t length = TEMP_FAILURE_RETRY(recv(socket->get(), &answer, 1, 0));
     if (length < 0 && errno == EAGAIN) return Silence();
     return length == 1 && answer == 'k';
+  }
+
+  // The connection for runs on this host, opened by the first that asks; null: there is none.
+  std::shared_ptr<RunChannel> ChannelForRuns() {
+    {
+      base::MutexLock lock(mutex);
+      if (std::exchange(asked_for_channel, true)) return run_channel;
+    }
+    // Without the mutex, for which a detach would wait.
+    auto channel = OpenChannel();
+    base::MutexLock lock(mutex);
+    if (!events_ended) run_channel = std::move(channel);
+    return run_channel;
+  }
+
+  std::shared_ptr<RunChannel> OpenChannel() const {
+    if (!same_host) return nullptr;
+    auto socket = SendRequest('R');
+    char answer = 0;
+    if (!socket.ok() || TEMP_FAILURE_RETRY(recv(socket->get(), &answer, 1, 0)) != 1 ||
+        answer != 'k')
+      return nullptr;
+    return std::make_shared<RunChannel>(*std::move(socket));
+  }
+
+  AwaitRun RunByGrpc(uint32_t program, uint32_t slot) {
+    struct Call {
+      grpc::ClientContext context;
+      v1::RunRequest request;
+      v1::RunReply reply;
+      std::promise<grpc::Status> status;
+    };
+    auto call = std::make_shared<Call>();
+    call->request.set_lease_id(attached.lease_id());
+    call->request.set_program(program);
+    call->request.set_slot(slot);
+    // Not before: they wake several times a second, also in a process that holds a lease only.
+    base::KeepCallbackThreads();
+    stub->async()->Run(&call->context, &call->request, &call->reply,
+                       [call](const grpc::Status& status) { call->status.set_value(status); });
+    return [this, call]() -> absl::StatusOr<base::Cycles> {
+      VPOD_RETURN_IF_ERROR(StatusOf(call->status.get_future().get()));
+      return base::Cycles(call->reply.cycles());
+    };
+  }
+
+  absl::Status EndOfEvents() {
+    base::MutexLock lock(mutex);
+    return end_of_events;
+  }
+
+  // An agent that cannot be reached has a name.
+  absl::Status StatusOf(const grpc::Status& status) const {
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE)
+      return absl::UnavailableError(absl::StrCat(agent, " went away"));
+    return FromGrpc(status);
   }
 
   absl::Status Silence() const {
@@ -177,15 +238,17 @@ struct Lease::Impl {
       }
     }
     const grpc::Status status = stream->Finish();
+    const absl::Status why =
+        status.error_code() == grpc::StatusCode::CANCELLED ? absl::OkStatus() : StatusOf(status);
     {
       base::MutexLock lock(mutex);
       events_ended = true;
+      end_of_events = why;
+      // A process that is stopped keeps its sockets open, and gRPC alone finds that it is silent.
+      if (run_channel != nullptr) run_channel->ShutDown();
       events_changed.notify_all();
     }
-    if (status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) return;
-    const absl::Status why = status.error_code() == grpc::StatusCode::UNAVAILABLE
-                                 ? absl::UnavailableError(absl::StrCat(agent, " went away"))
-                                 : FromGrpc(status);
+    if (why.ok()) return;
     if (options.on_lost) {
       options.on_lost(why);
     } else {
@@ -336,28 +399,18 @@ absl::StatusOr<v1::LoadReply> Lease::Load(absl::string_view executable, absl::st
   return reply;
 }
 
-void Lease::Run(uint32_t program, uint32_t slot,
-                std::function<void(absl::StatusOr<base::Cycles>)> done) {
-  struct Call {
-    grpc::ClientContext context;
-    v1::RunRequest request;
-    v1::RunReply reply;
+Lease::AwaitRun Lease::StartRun(uint32_t program, uint32_t slot, Transport transport) {
+  const auto channel = transport == Transport::kSharedMemory ? impl_->ChannelForRuns() : nullptr;
+  // While another run of the lease goes on, gRPC brings the agent's refusal.
+  if (channel == nullptr || !channel->Start(program, slot)) return impl_->RunByGrpc(program, slot);
+  return [this, channel]() -> absl::StatusOr<base::Cycles> {
+    auto result = channel->Await();
+    if (result.has_value()) return *std::move(result);
+    // The lease or its agent has ended: the events, or another call on the lease, bring the reason.
+    VPOD_RETURN_IF_ERROR(impl_->EndOfEvents());
+    VPOD_RETURN_IF_ERROR(Counters().status());
+    return absl::UnavailableError(absl::StrCat(impl_->agent, " closed its connection for runs"));
   };
-  auto call = std::make_shared<Call>();
-  call->request.set_lease_id(impl_->attached.lease_id());
-  call->request.set_program(program);
-  call->request.set_slot(slot);
-  // Not before: they wake several times a second, also in a process that holds a lease only.
-  base::KeepCallbackThreads();
-  impl_->stub->async()->Run(
-      &call->context, &call->request, &call->reply,
-      [call, done = std::move(done), agent = impl_->agent](const grpc::Status& status) {
-        if (status.ok()) return done(base::Cycles(call->reply.cycles()));
-        if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-          return done(absl::UnavailableError(absl::StrCat(agent, " went away")));
-        }
-        done(FromGrpc(status));
-      });
 }
 
 absl::StatusOr<shm::Segment> Lease::MapStreams() {
@@ -458,7 +511,7 @@ absl::StatusOr<std::vector<base::Cycles>> Lease::Counters() {
   request.set_lease_id(impl_->attached.lease_id());
   v1::GetCountersReply reply;
   const grpc::Status status = impl_->stub->GetCounters(&context, request, &reply);
-  if (!status.ok()) return FromGrpc(status);
+  if (!status.ok()) return impl_->StatusOf(status);
   std::vector<base::Cycles> counters;
   for (uint64_t cycles : reply.cycles()) counters.emplace_back(cycles);
   return counters;

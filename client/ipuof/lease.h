@@ -19,7 +19,7 @@
 
 namespace vpod::ipuof {
 
-// How stream data travel; VPOD_TRANSPORT=shm|tcp forces one.
+// How stream data and runs travel; VPOD_TRANSPORT=shm|tcp forces one.
 enum class Transport { kSharedMemory, kGrpc };
 
 struct LeaseOptions {
@@ -65,8 +65,10 @@ class Lease {
   // Bytes of an executable and of the table of its origins, which may be none.
   absl::StatusOr<v1::LoadReply> Load(absl::string_view executable, absl::string_view origins,
                                      const session::LoadOptions& options);
-  // `done` is called once, on another thread.
-  void Run(uint32_t program, uint32_t slot, std::function<void(absl::StatusOr<base::Cycles>)> done);
+  // Begins a run; the returned function, to be called once, waits for its end. With shared memory
+  // the run is asked for over a local connection, or else by gRPC.
+  using AwaitRun = std::function<absl::StatusOr<base::Cycles>()>;
+  AwaitRun StartRun(uint32_t program, uint32_t slot, Transport transport);
   // The stream buffers as shared memory; Unavailable across hosts.
   absl::StatusOr<shm::Segment> MapStreams();
   // Makes the lease use another part's stream buffers; Unavailable across hosts.

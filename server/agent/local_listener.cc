@@ -27,6 +27,7 @@
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
 #include "device/shm/local_socket.h"
+#include "server/agent/run_channels.h"
 
 namespace vpod::agent {
 namespace {
@@ -83,7 +84,7 @@ absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
 // A thread of its own: waiting for processes must be prompt, and accepting must not wait for
 // anything else.
 struct LocalListener::Impl {
-  explicit Impl(Agent& agent) : agent(agent), acceptor(context), retry(context) {}
+  explicit Impl(Agent& agent) : agent(agent), channels(agent), acceptor(context), retry(context) {}
 
   struct Connection;
   using Connections = std::list<Connection*>;
@@ -219,9 +220,19 @@ struct LocalListener::Impl {
       auto segment = shm::ReceiveFd(socket, &byte, 1);
       if (segment.ok() && agent.ShareStreams(lease_id, *std::move(segment)).ok())
         (void)!write(socket, "k", 1);
+    } else if (request == 'R') {
+      OpenRunChannel(*connection, lease_id);
     } else if (request == 'A') {
       AnswerArenas(connection, lease_id);
     }
+  }
+
+  // Hands the connection over to carry the runs of a lease.
+  void OpenRunChannel(Connection& connection, const std::string& lease_id) {
+    if (!agent.HasLease(lease_id)) return;
+    base::UniqueFd socket(connection.socket.release());
+    connection.Leave();
+    if (write(socket.get(), "k", 1) == 1) channels.Open(lease_id, std::move(socket));
   }
 
   void AnswerArenas(const std::shared_ptr<Connection>& connection, const std::string& token) {
@@ -279,10 +290,12 @@ struct LocalListener::Impl {
                                   });
   }
   void Unwatch(const std::string& lease_id) {
+    channels.Close(lease_id);
     asio::post(context, [this, lease_id] { watched.erase(lease_id); });
   }
 
   Agent& agent;
+  RunChannels channels;
   // Touched on our thread only, as what follows; before the context, with which connections go.
   size_t connections = 0;
   std::map<uid_t, Connections> silent;  // without a request yet, by user, oldest first

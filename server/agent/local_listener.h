@@ -6,10 +6,11 @@
 // Protocol: one request per connection, one operation byte and the 32 characters of the lease id.
 // 'B' binds and is answered by 'k'; 'S' asks for the stream segment and is answered by its size (8
 // bytes, host order) with the descriptor; 'U', followed by a descriptor along with one byte, makes
-// the lease use that segment for its streams and is answered by 'k'. 'A', with a job's token in
-// place of the lease id, is for agents of the same host: it is answered by one message a unit, its
-// number and the size of its memory (4 and 8 bytes) with the descriptor, and a last one without. A
-// refused request closes the connection.
+// the lease use that segment for its streams and is answered by 'k'; 'R' is answered by 'k', and
+// the connection then carries runs of the lease (run_channels.h). 'A', with a job's token in place
+// of the lease id, is for agents of the same host: it is answered by one message a unit, its number
+// and the size of its memory (4 and 8 bytes) with the descriptor, and a last one without. A refused
+// request closes the connection.
 #pragma once
 
 #include <memory>
