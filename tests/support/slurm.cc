@@ -56,11 +56,14 @@ std::string WhyNoSlurm(const std::string& cgroups) {
 }
 
 SlurmSite::SlurmSite(TestPod& pod, const std::string& example, int hosts,
-                     const std::string& host_options, const std::string& partition_options)
-    : pod_(pod), directory_(pod.directory() + "/slurm"), hosts_(hosts) {
+                     const std::string& host_options, const std::string& partition_options,
+                     const std::string& cluster)
+    : pod_(pod),
+      directory_(pod.directory() + "/slurm-" + cluster),
+      cluster_(cluster),
+      hosts_(hosts) {
   for (const char* name : {"state", "spool", "scripts", "gres"})
     fs::create_directories(directory_ + "/" + name);
-  pod_.environment()["SLURM_CONF"] = directory_ + "/slurm.conf";
   WriteFiles(example, host_options, partition_options);
   StartDaemons();
 }
@@ -76,19 +79,15 @@ void SlurmSite::WriteFiles(const std::string& example, const std::string& host_o
                                            "\nVIPU_IPUS_PER_HOST=2\n"
                                            "VIPU_CREATE_OPTIONS=--reconfigurable\n"
                                            "VIPU_CLI_API_USER_ID=$SLURM_JOB_USER\n");
-  for (const char* name : {"prolog", "epilog", "task-prolog", "task-prolog-gres"}) {
-    WriteFile(directory_ + "/scripts/" + name,
-              "#!/bin/sh\nexport VIPU_SLURM_SETTINGS=" + directory_ + "/slurm.env\nexec " +
-                  Program(std::string("deploy/slurm/") + name) + "\n",
-              0755);
-  }
+  for (const char* name : {"prolog", "epilog", "task-prolog", "task-prolog-gres", "remove-orphans"})
+    WriteScript(name);
   // Settings of the site's administrator, then those for a Slurm of its own on one machine.
   std::string text = std::regex_replace(base::ReadFile(Program("deploy/slurm/" + example)),
                                         std::regex(kInstalled), directory_ + "/scripts/");
   const auto set = [&](const std::string& name, const std::string& value) {
     text += name + "=" + value + "\n";
   };
-  set("ClusterName", "test");
+  set("ClusterName", cluster_);
   set("SlurmctldHost", "localhost");
   set("SlurmctldPort", std::to_string(FreePort()));
   set("SlurmUser", "root");
@@ -117,6 +116,19 @@ void SlurmSite::WriteFiles(const std::string& example, const std::string& host_o
   for (const char* name : {"vipu2_0", "vipu2_1"}) WriteFile(directory_ + "/gres/" + name, "");
 }
 
+void SlurmSite::WriteScript(const std::string& name, const std::string& before) {
+  WriteFile(directory_ + "/scripts/" + name,
+            "#!/bin/sh\n" + before + "\nexport VIPU_SLURM_SETTINGS=" + directory_ +
+                "/slurm.env\nexec " + Program("deploy/slurm/" + name) + "\n",
+            0755);
+}
+
+std::unique_ptr<Command> SlurmSite::Start(const std::vector<std::string>& words) {
+  std::vector<std::string> command = {"env", "SLURM_CONF=" + directory_ + "/slurm.conf"};
+  command.insert(command.end(), words.begin(), words.end());
+  return pod_.Start(command);
+}
+
 void SlurmSite::StartDaemons() {
   WriteFile(directory_ + "/munge.key", RandomKey(), 0600);
   daemons_.push_back(pod_.Start(
@@ -125,9 +137,9 @@ void SlurmSite::StartDaemons() {
        directory_ + "/munge.log", "--seed-file", directory_ + "/munge.seed"}));
   ASSERT_TRUE(Within(kSlurmTakes, [&] { return fs::exists(directory_ + "/munge.socket"); }))
       << daemons_[0]->Err();
-  daemons_.push_back(pod_.Start({kDaemons[1], "-D"}));
+  daemons_.push_back(Start({kDaemons[1], "-D"}));
   for (int i = 1; i <= hosts_; ++i)
-    daemons_.push_back(pod_.Start({kDaemons[2], "-D", "-N", "n" + std::to_string(i)}));
+    daemons_.push_back(Start({kDaemons[2], "-D", "-N", "n" + std::to_string(i)}));
   ASSERT_TRUE(
       Within(kSlurmTakes,
              [&] {
@@ -153,7 +165,9 @@ SlurmSite::~SlurmSite() {
   }
 }
 
-Outcome SlurmSite::Run(const std::vector<std::string>& words) { return pod_.Run(words); }
+Outcome SlurmSite::Run(const std::vector<std::string>& words) {
+  return Start(words)->Wait(std::chrono::seconds(120));
+}
 
 std::string SlurmSite::Submit(const std::vector<std::string>& options, const std::string& script) {
   const std::string path = directory_ + "/job.sh";

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 namespace vpod::testing {
 namespace {
@@ -47,7 +48,7 @@ TEST_F(SlurmTest, AJobTrainsOnItsPartitionAndGivesItBack) {
       "poprun --num-instances 2 --num-replicas 2 replica_job --runs 2");
   ASSERT_TRUE(site_->Reaches(job, "COMPLETED")) << site_->Output(job);
   const std::string output = site_->Output(job);
-  EXPECT_EQ(output.rfind("slurm_" + job + " root\n2\n", 0), 0u) << output;
+  EXPECT_EQ(output.rfind(site_->PartitionOf(job) + " root\n2\n", 0), 0u) << output;
   EXPECT_NE(output.find("run 1 loss"), std::string::npos) << output;
   EXPECT_TRUE(AllGivenBack()) << Partitions(*pod_);
 }
@@ -59,9 +60,10 @@ TEST_F(SlurmTest, TheNumberOfHostsDecidesTheSize) {
   ASSERT_TRUE(site_->Reaches(job, "COMPLETED")) << site_->Output(job);
   std::string output = site_->Output(job);
   EXPECT_EQ(std::count(output.begin(), output.end(), '4'), 2) << output;
-  const size_t first = output.find("slurm_" + job + "\n");
+  const std::string line = site_->PartitionOf(job) + "\n";
+  const size_t first = output.find(line);
   ASSERT_NE(first, std::string::npos) << output;
-  EXPECT_NE(output.find("slurm_" + job + "\n", first + 1), std::string::npos) << output;
+  EXPECT_NE(output.find(line, first + 1), std::string::npos) << output;
   EXPECT_TRUE(AllGivenBack()) << Partitions(*pod_);
 }
 
@@ -69,9 +71,11 @@ TEST_F(SlurmTest, AJobWithoutFreeIpusIsRequeuedAndRunsWhenThereAreSome) {
   pod_->CreatePartition("others", 4);
   const std::string job = site_->Submit({"--nodes=1"}, "gc-info --ipu-count");
   ASSERT_TRUE(Within(kSlurmTakes, [&] { return !site_->Field(job, "AdminComment").empty(); }));
-  EXPECT_EQ(site_->Field(job, "AdminComment")
-                .rfind("vipu: create partition (slurm_" + job + "): failed. No 2 free IPUs", 0),
-            0u)
+  EXPECT_EQ(
+      site_->Field(job, "AdminComment")
+          .rfind("vipu: create partition (" + site_->PartitionOf(job) + "): failed. No 2 free IPUs",
+                 0),
+      0u)
       << site_->Field(job, "AdminComment");
   ASSERT_TRUE(site_->Reaches(job, "PENDING"));
   EXPECT_EQ(site_->Output(job), "");
@@ -126,7 +130,7 @@ TEST_F(SlurmTest, ScriptsMayRunAnyNumberOfTimes) {
   for (int i = 0; i < 2; ++i) {
     const Outcome prolog = site_->RunScript("prolog", "77", "alice", 1);
     EXPECT_EQ(prolog.code, 0) << prolog.err;
-    EXPECT_EQ(Partitions(*pod_), "slurm_77 alice\n");
+    EXPECT_EQ(Partitions(*pod_), "slurm_test_77 alice\n");
   }
   for (int i = 0; i < 2; ++i) {
     const Outcome epilog = site_->RunScript("epilog", "77", "alice", 1);
@@ -137,6 +141,53 @@ TEST_F(SlurmTest, ScriptsMayRunAnyNumberOfTimes) {
   ASSERT_EQ(pod_->Run({"vpod", "down"}).code, 0);
   EXPECT_EQ(site_->RunScript("epilog", "77", "alice", 1).code, 1);
   EXPECT_EQ(site_->RunScript("prolog", "77", "alice", 1).code, 1);
+}
+
+// The number of a job says nothing about who made a partition.
+TEST_F(SlurmTest, APartitionThatSomebodyElseMadeStays) {
+  pod_->CreatePartition("slurm_77", 1);
+  pod_->CreatePartition("slurm_test_77", 1);
+  const std::string both = Partitions(*pod_);
+  EXPECT_EQ(site_->RunScript("prolog", "77", "root", 1).code, 1);
+  EXPECT_EQ(Partitions(*pod_), both);
+  EXPECT_EQ(site_->RunScript("epilog", "77", "root", 1).code, 0);
+  EXPECT_EQ(site_->RunScript("remove-orphans", "78", "root", 1).code, 0);
+  EXPECT_EQ(Partitions(*pod_), both);
+}
+
+// Two clusters of Slurm share a controller. Their jobs have the same numbers, and every third
+// epilog does not run.
+TEST(SlurmClustersTest, JobsOfTwoClustersAndPartitionsMadeByHandKeepTheirIpus) {
+  if (const std::string reason = WhyNoSlurm(); !reason.empty()) GTEST_SKIP() << reason;
+  constexpr int kJobs = 100;
+  TestPod pod(32);
+  for (const char* name : {"slurm_7", "slurm_900"}) pod.CreatePartition(name, 1);
+  const std::string by_hand = Partitions(pod);
+  SlurmSite alpha(pod, "slurm.conf", 3, "", "OverSubscribe=EXCLUSIVE", "alpha");
+  SlurmSite beta(pod, "slurm.conf", 3, "", "OverSubscribe=EXCLUSIVE", "beta");
+  std::map<SlurmSite*, std::vector<std::string>> jobs;
+  for (SlurmSite* site : {&alpha, &beta}) {
+    site->WriteScript("epilog", "[ $((SLURM_JOB_ID % 3)) != 0 ] || exit 1");
+    for (int i = 0; i < kJobs; ++i) {
+      jobs[site].push_back(site->Submit({"--nodes=1"},
+                                        "gc-info --ipu-count; sleep 0.3; gc-info --ipu-count; echo "
+                                        "$IPUOF_VIPU_API_PARTITION_ID"));
+    }
+  }
+  for (const auto& [site, ids] : jobs) {
+    for (const std::string& job : ids) {
+      ASSERT_TRUE(Within(std::chrono::minutes(10), [&] {
+        const std::string state = site->Field(job, "JobState");
+        return state == "COMPLETED" || state == "FAILED";
+      })) << site->Run({"squeue"}).out;
+      EXPECT_EQ(site->Output(job), "2\n2\n" + site->PartitionOf(job) + "\n");
+    }
+    EXPECT_TRUE(Within(kSlurmTakes, [&] {
+      EXPECT_EQ(site->RunScript("remove-orphans", "0", "root", 1).code, 0);
+      return Partitions(pod).find(site->PartitionOf("")) == std::string::npos;
+    })) << Partitions(pod);
+  }
+  EXPECT_EQ(Partitions(pod), by_hand);
 }
 
 // Way 2: one host with two partitions of 2 IPUs, made beforehand.
