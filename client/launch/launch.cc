@@ -71,16 +71,33 @@ bool NeedsNumaWrapper(const Options& options, const Layout& layout, const Log& l
   return false;
 }
 
+// Has instances find the access key. Here they inherit it, as it may come from a file that they do
+// not read; the environment keeps it out of command lines and logs. With hosts they read it from
+// the user's file on their own host: what mpirun sends there is not encrypted.
+void PassAccessKeyOn(const Layout& layout, const vipu::ClientConfig& server, const Log& log) {
+  const std::string file = vipu::Environment("VIPU_CLI_CONFIG");
+  if (server.access_key.empty() || file.empty() || !layout.hosts_given) {
+    unsetenv("VIPU_CLI_CONFIG");  // not needed; other hosts may not have it
+  } else {
+    setenv("VIPU_CLI_CONFIG", fs::absolute(file).c_str(), 1);
+  }
+  if (server.access_key.empty()) return;
+  if (!layout.hosts_given) {
+    setenv(kAccessKeyVariable, server.access_key.c_str(), 1);
+  } else if (!vipu::Environment(kAccessKeyVariable).empty()) {
+    log.Warning(absl::StrCat(kAccessKeyVariable,
+                             " is not passed on to hosts; instances read the access key from "
+                             "~/.vipu.hcl, or the file that VIPU_CLI_CONFIG names, on their host"));
+  }
+}
+
 // Sets the variables that instances here inherit and MpirunArguments sends to other hosts. poprun
-// chooses the partition, not a file in the caller's environment. User and key may come from a file
-// that instances do not read; the environment keeps the key out of command lines and logs.
+// chooses the partition, not a file in the caller's environment.
 void SetJobEnvironment(const std::string& job_id, const vipu::ClientConfig& server) {
   setenv("VPOD_JOB_ID", job_id.c_str(), 1);
   unsetenv("IPUOF_CONFIG_PATH");
-  unsetenv("VIPU_CLI_CONFIG");  // other hosts may not have it
   unsetenv(vipu::kOfflineVariable);
   setenv("VIPU_CLI_API_USER_ID", server.user_id.c_str(), 1);
-  if (!server.access_key.empty()) setenv("VIPU_CLI_API_ACCESS_KEY", server.access_key.c_str(), 1);
   if (server.tls.has_value()) {
     const base::TlsFiles& files = server.tls->files;
     for (const auto& [name, path] : {std::pair("VIPU_CLI_TLS_CA", files.ca),
@@ -331,6 +348,7 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
     if (!taken.ok()) return Fail(taken.status().message(), 1);
     target = *std::move(taken);
     SetJobEnvironment(job_id, partition->server());
+    PassAccessKeyOn(layout, partition->server(), log);
   } else {
     SetOfflineEnvironment(job_id);
   }
@@ -350,6 +368,8 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
       SessionDirectory(layout, job_id),
       shared_memory,
       partition == nullptr ? std::vector<std::string>() : partition->RemovalCommand(),
+      layout.hosts_given ? std::vector<std::string>{kAccessKeyVariable}
+                         : std::vector<std::string>(),
       located ? mpirun : fs::path(mpirun).filename().string()};
   interruption.End();  // from here on signals are mpirun's
   return RunJob(command, layout, partition.get(), reports.get(), log);

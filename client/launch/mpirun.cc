@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -60,6 +61,17 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{base::UniqueFd(ends[0]), base::UniqueFd(ends[1])};
 }
 
+// The environment of this process without some variables, for exec.
+std::vector<char*> EnvironmentWithout(const std::vector<std::string>& names) {
+  std::vector<char*> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string name(*entry, std::strcspn(*entry, "="));
+    if (std::find(names.begin(), names.end(), name) == names.end()) entries.push_back(*entry);
+  }
+  entries.push_back(nullptr);
+  return entries;
+}
+
 // False when the watchdog is gone.
 template <class T>
 bool Receive(const base::UniqueFd& from, T& message) {
@@ -112,6 +124,7 @@ absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,
                   .signals = HandledSignals()};
   job.argv = ExecWords(command.arguments);
   job.argv.insert(job.argv.begin(), const_cast<char*>(name.c_str()));
+  job.environment = EnvironmentWithout(command.hidden_variables);
   job.if_killed = ExecWords(command.if_killed);
   VPOD_ASSIGN_OR_RETURN(Pipe report, MakePipe());
   std::optional<Pipe> out, error;

@@ -44,6 +44,8 @@ struct MpirunCommand {
   std::string shared_memory_directory = "";
   // Run after mpirun's end when this process was killed. Empty: nothing.
   std::vector<std::string> if_killed = {};
+  // Variables of this process that mpirun and the instances do not get.
+  std::vector<std::string> hidden_variables = {};
   // Its argv[0]; empty: the path. Open MPI takes an absolute one for a --prefix, whose programs the
   // instances would then find before those of the user's PATH.
   std::string name = "";

@@ -36,13 +36,15 @@ class ExportList {
 };
 
 // The POD's own variables. Instances on other hosts do not inherit them. A directory of this host
-// means nothing there.
+// means nothing there, and the access key must not travel in mpirun's messages.
 std::vector<std::string> PodVariables() {
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string name(*entry, std::strcspn(*entry, "="));
     const bool ours = absl::StartsWith(name, "VPOD_") || absl::StartsWith(name, "VIPU_CLI_");
-    if (ours && name != "VPOD_HOME" && name != vipu::kEnvironmentHome) names.push_back(name);
+    const bool stays =
+        name == "VPOD_HOME" || name == vipu::kEnvironmentHome || name == kAccessKeyVariable;
+    if (ours && !stays) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;

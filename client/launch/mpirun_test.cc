@@ -49,6 +49,19 @@ TEST(RunMpirun, FiltersOutput) {
   EXPECT_EQ(out, "[1,0]<stdout>:shown\n");
 }
 
+TEST(RunMpirun, HidesVariables) {
+  BlockSignals();
+  setenv("VPOD_TEST_HIDDEN", "1", 1);
+  setenv("VPOD_TEST_SHOWN", "1", 1);
+  MpirunCommand command{"/bin/sh",
+                        {"-c", "[ -z \"${VPOD_TEST_HIDDEN+x}\" ] && [ \"$VPOD_TEST_SHOWN\" = 1 ]"}};
+  command.hidden_variables = {"VPOD_TEST_HIDDEN"};
+  const auto result = RunMpirun(command, [](int) {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 0);
+  EXPECT_STREQ(getenv("VPOD_TEST_HIDDEN"), "1");  // for what poprun runs itself
+}
+
 TEST(RunMpirun, MakesTheSessionDirectoryAndRemovesIt) {
   BlockSignals();
   const std::string directory = testing::TempDir() + "/session",

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -301,6 +302,23 @@ absl::Status VerbosityFromEnvironment(int& verbosity) {
   return absl::OkStatus();
 }
 
+// mpirun would show the access key to all users of this host, and send it to other hosts in clear.
+absl::Status CheckNoAccessKey(const Options& options) {
+  std::vector<std::string> words = options.mpi_global_args;
+  absl::c_copy(options.mpi_local_args, std::back_inserter(words));
+  for (const auto& [instance, own] : options.instance_mpi_local_args)
+    absl::c_copy(own, std::back_inserter(words));
+  if (absl::c_none_of(words, [](const std::string& word) {
+        return absl::StrContains(word, kAccessKeyVariable);
+      })) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(kAccessKeyVariable,
+                   " cannot be an argument of mpirun, which does not keep it secret; instances on "
+                   "other hosts read the access key from ~/.vipu.hcl there"));
+}
+
 absl::Status Fill(const Reader& read, Options& o) {
   read.Text("host", o.host);
   read.Text("hostfile", o.hostfile);
@@ -354,6 +372,7 @@ absl::Status Fill(const Reader& read, Options& o) {
   VPOD_RETURN_IF_ERROR(read.Words("mpi-global-args", o.mpi_global_args));
   VPOD_RETURN_IF_ERROR(read.Words("mpi-local-args", o.mpi_local_args));
   VPOD_RETURN_IF_ERROR(read.InstanceWords(o.num_instances, o.instance_mpi_local_args));
+  VPOD_RETURN_IF_ERROR(CheckNoAccessKey(o));
   VPOD_RETURN_IF_ERROR(VerbosityFromEnvironment(o.verbosity));
   bool verbose = false, very_verbose = false;
   VPOD_RETURN_IF_ERROR(read.Boolean("verbose", verbose));

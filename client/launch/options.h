@@ -12,6 +12,10 @@
 
 namespace vpod::launch {
 
+// Has the user's access key. mpirun gets no such variable for a job with hosts, because its
+// messages between hosts are not encrypted; instances read the key from a file of their host.
+inline constexpr char kAccessKeyVariable[] = "VIPU_CLI_API_ACCESS_KEY";
+
 struct Options {
   bool help = false, version = false;
   std::string help_text, version_format = "text";

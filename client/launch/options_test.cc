@@ -327,6 +327,18 @@ TEST_F(OptionsTest, UnclosedQuoteInMpiArgumentsIsRefused) {
   EXPECT_EQ(ErrorOf({"--mpi-local-args=-x 'A", "app"}), "a quote is not closed in '-x 'A'");
 }
 
+TEST_F(OptionsTest, AnAccessKeyAmongMpiArgumentsIsRefused) {
+  for (const std::string option :
+       {"--mpi-local-args=-x VIPU_CLI_API_ACCESS_KEY",
+        "--instance-mpi-local-args=0:-x "
+        "VIPU_CLI_API_ACCESS_KEY=k",
+        "--mpi-global-args=--mca mca_base_env_list VIPU_CLI_API_ACCESS_KEY=k"}) {
+    EXPECT_EQ(ErrorOf({option, "app"}),
+              "VIPU_CLI_API_ACCESS_KEY cannot be an argument of mpirun, which does not keep it "
+              "secret; instances on other hosts read the access key from ~/.vipu.hcl there");
+  }
+}
+
 TEST_F(OptionsTest, ParsingEndsAtTheProgram) {
   const auto options = ParseOptions({"--ipus-per-replica=4", "python3", "train.py",
                                      "--ipus-per-replica", "8", "--foo", "-v", "--"});

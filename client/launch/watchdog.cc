@@ -43,7 +43,7 @@ MpirunStarted Start(const WatchdogJob& job) {
     setpgid(0, 0);
     sigprocmask(SIG_UNBLOCK, &job.signals, nullptr);
     std::signal(SIGPIPE, SIG_DFL);
-    execv(job.path, job.argv.data());
+    execve(job.path, job.argv.data(), job.environment.data());
     const int error = errno;
     (void)!write(failure_pipe[1], &error, sizeof(error));
     _exit(127);

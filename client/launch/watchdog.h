@@ -19,10 +19,11 @@ struct MpirunStarted {
 
 struct WatchdogJob {
   pid_t poprun = 0;
-  const char* path = "";         // of mpirun
-  std::vector<char*> argv;       // of mpirun, ends with nullptr
-  std::vector<char*> if_killed;  // likewise, of what is run when poprun is gone at the end
-  int out = 1, error = 2;        // its stdout and stderr
+  const char* path = "";           // of mpirun
+  std::vector<char*> argv;         // of mpirun, ends with nullptr
+  std::vector<char*> environment;  // likewise
+  std::vector<char*> if_killed;    // likewise, of what is run when poprun is gone at the end
+  int out = 1, error = 2;          // its stdout and stderr
   // Made at the start and removed at the end, unless empty. Without the first there is no job.
   const char *session_directory = "", *shared_memory_directory = "";
   int report = -1;   // where MpirunStarted and MpirunResult go

@@ -9,8 +9,11 @@
 #include "device/base/file.h"
 
 namespace vpod::testing {
-TestHosts::TestHosts(int machines)
-    : machines_(machines), pod_(0), prefix_("vpod" + std::to_string(getpid()) + "-") {
+TestHosts::TestHosts(int machines, Security security)
+    : machines_(machines),
+      pod_(0),
+      prefix_("vpod" + std::to_string(getpid()) + "-"),
+      security_(security) {
   auto& environment = pod_.environment();
   environment["VPOD_NETNS_PREFIX"] = prefix_;
   environment["PATH"] += ":/usr/sbin:/sbin";
@@ -21,6 +24,7 @@ TestHosts::TestHosts(int machines)
     error_ = "network namespaces cannot be made here: " + up.err;
     return;
   }
+  if (security_ == Security::kSecure) SetUpSecurity();
   StartController();
   agents_.resize(static_cast<size_t>(machines_));
   for (int machine = 1; machine <= machines_; ++machine) StartAgent(machine);
@@ -84,10 +88,41 @@ Words TestHosts::Poprun(int instances, int replicas, int ipus_per_replica,
           std::to_string(ipus_per_replica)};
 }
 
+void TestHosts::SetUpSecurity() {
+  const std::string certs = pod_.directory() + "/certs";
+  std::string addresses;
+  for (const std::string& host : HostNames())
+    addresses += (addresses.empty() ? "" : ",") + Address(host);
+  const Outcome made = RunOn("ctl", Words{"vipu-server", "--init", "--secure", "--tls-hosts",
+                                          addresses, "--default-user-id", "root"} +
+                                        StorageOptions());
+  const std::string label = "Access Key is: ";
+  const size_t at = made.out.find(label);
+  ASSERT_NE(at, std::string::npos) << made.err;
+  access_key_ = made.out.substr(at + label.size(), made.out.find('\n', at) - at - label.size());
+  auto& environment = pod_.environment();
+  environment["VIPU_CLI_TLS_CA"] = certs + "/client/ca.crt";
+  environment["VIPU_CLI_TLS_CERT"] = certs + "/client/client.crt";
+  environment["VIPU_CLI_TLS_KEY"] = certs + "/client/client.key";
+  const absl::Status written =
+      base::ReplaceFile(environment["HOME"] + "/.vipu.hcl",
+                        "api-user-id=\"root\"\napi-access-key=\"" + access_key_ + "\"\n", 0600);
+  EXPECT_TRUE(written.ok()) << written;
+}
+
+Words TestHosts::StorageOptions() const {
+  Words options = {"--config", "/dev/null", "--storage", pod_.directory() + "/vipu-server.db"};
+  if (security_ == Security::kSecure)
+    options = options + Words{"--certs-dir", pod_.directory() + "/certs"};
+  return options;
+}
+
 void TestHosts::StartController() {
-  controller_ = StartOn(
-      "ctl", {"vipu-server", "--storage", pod_.directory() + "/vipu-server.db", "--user-api-listen",
-              Address("ctl") + ":8090", "--insecure-listen", "--metrics-listen", "127.0.0.1:0"});
+  controller_ =
+      StartOn("ctl", Words{"vipu-server", "--user-api-listen", Address("ctl") + ":8090",
+                           "--metrics-listen", "127.0.0.1:0",
+                           security_ == Security::kSecure ? "--secure" : "--insecure-listen"} +
+                         StorageOptions());
   EXPECT_TRUE(controller_->WaitForOutput("serving users")) << controller_->Err();
 }
 
@@ -100,12 +135,17 @@ void TestHosts::StopController(int signal) {
 
 void TestHosts::StartAgent(int machine) {
   const std::string address = Address("h" + std::to_string(machine));
-  agents_[static_cast<size_t>(machine - 1)] =
-      StartOn("h" + std::to_string(machine),
-              {"vipu-agent", "--listen", address + ":8080", "--insecure-listen", "--host", address,
-               "--first-machine", std::to_string(machine - 1), "--controller",
-               Address("ctl") + ":8090", "--memory-limit", "1024", "--log-file",
-               pod_.directory() + "/agent" + std::to_string(machine) + ".log"});
+  const std::string certs = pod_.directory() + "/certs/server/";
+  const Words security = security_ == Security::kSecure
+                             ? Words{"--tls-ca",           certs + "ca.crt", "--tls-cert",
+                                     certs + "server.crt", "--tls-key",      certs + "server.key"}
+                             : Words{"--insecure-listen"};
+  agents_[static_cast<size_t>(machine - 1)] = StartOn(
+      "h" + std::to_string(machine),
+      Words{"vipu-agent", "--listen", address + ":8080", "--host", address, "--first-machine",
+            std::to_string(machine - 1), "--controller", Address("ctl") + ":8090", "--memory-limit",
+            "1024", "--log-file", pod_.directory() + "/agent" + std::to_string(machine) + ".log"} +
+          security);
   // It registers as soon as it serves.
   for (int attempt = 0; attempt < 100; ++attempt) {
     if (AgentLog(machine).find(" machines of type ") != std::string::npos) return;

@@ -15,7 +15,10 @@ class TestHosts {
  public:
   // Sets up the network and starts the daemons; `error()` says why it could not, as in a container
   // without the right to make namespaces.
-  explicit TestHosts(int machines);
+  // Secure: with TLS and access keys; users of all hosts share a home with the administrator's
+  // file.
+  enum class Security { kNone, kSecure };
+  explicit TestHosts(int machines, Security security = Security::kNone);
   ~TestHosts();
 
   // Empty when all is well.
@@ -40,6 +43,8 @@ class TestHosts {
   void Cut(const std::string& host) { SetLink(host, "down"); }
   void Mend(const std::string& host) { SetLink(host, "up"); }
   pid_t AgentPid(int machine) const { return agents_[static_cast<size_t>(machine - 1)]->pid(); }
+  // The administrator's; empty without security.
+  const std::string& access_key() const { return access_key_; }
   // Returns an agent's log.
   std::string AgentLog(int machine) const;
   // Waits until `list partitions` shows the state; false after half a minute.
@@ -50,11 +55,14 @@ class TestHosts {
   Outcome Network(const std::vector<std::string>& words);
   void SetLink(const std::string& host, const std::string& state);
   void CreateCluster();
+  void SetUpSecurity();
+  std::vector<std::string> StorageOptions() const;
 
   const int machines_;
   TestPod pod_;
   const std::string prefix_;
-  std::string error_;
+  const Security security_;
+  std::string error_, access_key_;
   std::unique_ptr<Command> controller_;
   std::vector<std::unique_ptr<Command>> agents_;
 };

@@ -1,6 +1,7 @@
 // A POD over real network separation: a controller, four hosts with an IPU-Machine each, and users
 // on a sixth host, all of them network namespaces on a bridge.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -295,6 +296,35 @@ TEST_F(MultiHostTest, AHostThatIsCutOffFailsItsJobByNameAndComesBack) {
       hosts_->Login(hosts_->Poprun(2, 8, 1, "h1,h2") +
                     Words{"--vipu-partition", "p8", "replica_job", "--runs", "3"});
   EXPECT_EQ(again.code, 0) << again.err;
+}
+
+// What mpirun's and its daemons' processes write, send and start, up to the instances, contains
+// neither the user's access key nor the partition's fabric key.
+TEST(SecureHostsTest, NoKeyTravelsToTheHostsOfAJob) {
+  if (access("/usr/bin/strace", X_OK) != 0) GTEST_SKIP() << "there is no /usr/bin/strace";
+  TestHosts hosts(2, TestHosts::Security::kSecure);
+  if (!hosts.error().empty()) GTEST_SKIP() << hosts.error();
+  const Outcome created =
+      hosts.Login({"vipu-admin", "create", "partition", "p8", "--size", "8", "--reconfigurable"});
+  ASSERT_EQ(created.code, 0) << created.err;
+  const std::string ipuof = hosts.Login({"bash", "-c", "cat $IPUOF_CONFIG_DIR/*.conf"}).out;
+  std::smatch fabric_key;
+  ASSERT_TRUE(std::regex_search(ipuof, fabric_key, std::regex("\"fabric_key\": *\"([^\"]+)")))
+      << ipuof;
+  // Open MPI would compress long messages.
+  hosts.pod().environment()["OMPI_MCA_compress_base_limit"] = "1000000000";
+  const std::string trace = hosts.pod().directory() + "/trace";
+  const Outcome job = hosts.Login(
+      Words{"strace", "-f", "-v", "-s", "1000000", "-o", trace, "-e",
+            "trace=execve,write,writev,sendto,sendmsg,sendmmsg"} +
+      hosts.Poprun(2, 2) +
+      Words{"sh", "-c", "vipu list partitions | grep -c ACTIVE && exec replica_job --runs 2"});
+  EXPECT_EQ(job.code, 0) << job.err;
+  EXPECT_NE(job.out.find("[1,1]<stdout>:1\n"), std::string::npos) << job.out;
+  const std::string traced = base::ReadFile(trace);
+  EXPECT_NE(traced.find("VIPU_CLI_API_USER_ID=root"), std::string::npos);  // it is the right trace
+  EXPECT_EQ(traced.find(hosts.access_key()), std::string::npos);
+  EXPECT_EQ(traced.find(fabric_key[1].str()), std::string::npos);
 }
 
 // mpirun's daemons notice, without an agent that does.

@@ -136,13 +136,32 @@ TEST_F(HostsTest, InstancesActAsTheUserOfTheConfigurationFile) {
   const std::string path = pod_->directory() + "/vipu.hcl";
   std::ofstream(path) << "api-host=\"127.0.0.1\"\napi-port=\"" << pod_->port()
                       << "\"\napi-user-id=\"ada\"\napi-access-key=\"secret\"\n";
-  const Outcome outcome = pod_->Run(
-      {"env", "-u", "VIPU_CLI_API_HOST", "VIPU_CLI_CONFIG=" + path, "poprun", "-vv",
-       "--vipu-partition=mine", "--host=127.0.0.2", "sh", "-c",
-       "[ \"$VIPU_CLI_API_USER_ID $VIPU_CLI_API_ACCESS_KEY\" = 'ada secret' ] && echo equal"});
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_TRUE(Contains(outcome.out, "[1,0]<stdout>:equal\n"));
-  EXPECT_FALSE(Contains(outcome.err.substr(0, outcome.err.find("'sh'")), "secret")) << outcome.err;
+  const auto job = [&](const Words& options) {
+    return pod_->Run(Words{"env", "-u", "VIPU_CLI_API_HOST", "VIPU_CLI_CONFIG=" + path} + options +
+                     Words{"sh", "-c",
+                           "echo \"$VIPU_CLI_API_USER_ID, key ${VIPU_CLI_API_ACCESS_KEY-none}, "
+                           "file ${VIPU_CLI_CONFIG-none}\""});
+  };
+  const Words poprun = {"poprun", "-vv", "--vipu-partition=mine"};
+  const Outcome here = job(poprun);
+  EXPECT_EQ(here.code, 0) << here.err;
+  EXPECT_TRUE(Contains(here.out, "[1,0]<stdout>:ada, key secret, file none\n")) << here.out;
+  EXPECT_FALSE(Contains(here.err, "secret")) << here.err;
+  // The key travels to no host; that of the file's name is where it is read there.
+  const Outcome there = job(poprun + Words{"--host=127.0.0.2"});
+  EXPECT_EQ(there.code, 0) << there.err;
+  EXPECT_TRUE(Contains(there.out, "[1,0]<stdout>:ada, key none, file " + path + "\n")) << there.out;
+  EXPECT_FALSE(Contains(there.err, "secret")) << there.err;
+  EXPECT_FALSE(Contains(there.err, "is not passed on")) << there.err;
+  const Outcome warned =
+      job(Words{"VIPU_CLI_API_ACCESS_KEY=secret"} + poprun + Words{"--host=127.0.0.2"});
+  EXPECT_TRUE(Contains(warned.out, "[1,0]<stdout>:ada, key none, file " + path + "\n"))
+      << warned.out;
+  EXPECT_TRUE(Contains(warned.err,
+                       "[W] VIPU_CLI_API_ACCESS_KEY is not passed on to hosts; instances read the "
+                       "access key from ~/.vipu.hcl, or the file that VIPU_CLI_CONFIG names, on "
+                       "their host\n"))
+      << warned.err;
 }
 
 // A GCD for each instance, a domain for each half of them.
