@@ -32,6 +32,9 @@ fail() { echo "error: $*"; bad=1; }
 for unit in vipu-server.service vipu-agent.service vipu-agent@.service; do
   [ "$(value $unit Type)" = notify ] || fail "$unit does not tell when it serves"
   [ -n "$(value $unit WatchdogSec)" ] || fail "$unit has no watchdog"
+  [ "$(value $unit StartLimitIntervalSec)" = 0 ] || fail "$unit stays down after some failures in a row"
+  [ "$(value $unit Restart)" = on-failure ] || fail "$unit is not started again after a crash"
+  [ "$(value $unit RestartPreventExitStatus)" = 2 ] || fail "$unit is started again and again with wrong options"
   [ -n "$(value $unit TasksMax)" ] || fail "$unit may have any number of threads"
   slice=$(value $unit Slice)
   [ -n "$(value $unit MemoryMax)" ] || { [ -n "$slice" ] && grep -q '^MemoryMax=' "$units/$slice"; } || fail "$unit may take all memory"

@@ -28,11 +28,12 @@
 namespace vpod::rpc {
 namespace {
 
-sigset_t StopSignals() {
+// SIGHUP is one of them, though it stops nothing: a terminal that closes, or an administrator who
+// expects configuration to be read again, must not end the jobs of all users.
+sigset_t HandledSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
   return signals;
 }
 
@@ -84,7 +85,7 @@ class PrintableMessage : public spdlog::custom_flag_formatter {
 }  // namespace
 
 void BlockStopSignals() {
-  const sigset_t signals = StopSignals();
+  const sigset_t signals = HandledSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   // A write beyond the limit of the file size is an error of that write, like a full disk.
@@ -99,10 +100,13 @@ void AllowManyDescriptors() {
 }
 
 int WaitForStopSignal() {
-  const sigset_t signals = StopSignals();
-  int number = 0;
-  sigwait(&signals, &number);
-  return number;
+  const sigset_t signals = HandledSignals();
+  while (true) {
+    int number = 0;
+    sigwait(&signals, &number);
+    if (number != SIGHUP) return number;
+    spdlog::info("going on after SIGHUP; options and certificates are read at the start only");
+  }
 }
 
 void NotifyReady() { Notify("READY=1"); }

@@ -12,12 +12,12 @@
 
 namespace vpod::rpc {
 
-// Blocks SIGTERM and SIGINT in this thread and those it starts; call first thing in main.
+// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those it starts; call first thing in main.
 void BlockStopSignals();
 // Raises the limit of open descriptors as far as the system lets this process: each client of an
 // agent takes several.
 void AllowManyDescriptors();
-// Waits for a signal that stops; returns its number.
+// Waits for SIGTERM or SIGINT; returns its number. SIGHUP stops nothing.
 int WaitForStopSignal();
 
 // Tells the service manager that started this process (systemd, Type=notify) that it serves. Does

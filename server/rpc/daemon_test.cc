@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -115,6 +116,17 @@ TEST(EndConnectionsOfLostHostsTest, AsksTheOtherHostsOfAcceptedConnections) {
   EXPECT_EQ(Option(accepted, IPPROTO_TCP, TCP_KEEPCNT), 2);
   EXPECT_EQ(Option(accepted, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
   EXPECT_EQ(Option(client, SOL_SOCKET, SO_KEEPALIVE), 0);
+}
+
+TEST(WaitForStopSignalTest, GoesOnAfterAHangup) {
+  EXPECT_EXIT(
+      {
+        BlockStopSignals();
+        raise(SIGHUP);  // the lowest number comes first
+        raise(SIGTERM);
+        std::_Exit(WaitForStopSignal() == SIGTERM ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 // Like an agent whose kernel runs on.

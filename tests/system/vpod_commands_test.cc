@@ -131,6 +131,7 @@ TEST(VpodCommandsTest, TheSupportBundleHasWhatHelpsAndNoSecrets) {
       pod.Shell("sed -n 's/.*\"fabric_key\": *\"\\(.*\\)\".*/\\1/p' $IPUOF_CONFIG_DIR/*").out;
   ASSERT_GT(key.size(), 8u) << pod.Shell("cat $IPUOF_CONFIG_DIR/*").out;
   pod.Shell("echo 'api-access-key=\"sesame\"' >>$VPOD_HOME/vipu-cli.hcl");
+  pod.Shell("for file in $IPUOF_CONFIG_DIR/*; do head -c -3 $file >$file.cut; done");
   const std::string file = pod.directory() + "/bundle.tar.gz";
   const Outcome made = pod.Run({"vpod", "support-bundle", "-o", file});
   EXPECT_EQ(made.code, 0) << made.err;

@@ -53,7 +53,8 @@ bool IsSecret(absl::string_view name) {
 
 void RemoveSecrets(Json& json) {
   for (auto& [key, value] : json.items()) {
-    if (value.is_string() && json.is_object() && IsSecret(key)) {
+    const bool may_hold_one = value.is_string() || value.is_structured();
+    if (may_hold_one && json.is_object() && IsSecret(key)) {
       value = kRemoved;
     } else if (value.is_structured()) {
       RemoveSecrets(value);
@@ -150,13 +151,15 @@ class Staging {
       const std::string name = entry.path().filename().string();
       if (absl::EndsWith(name, ".log")) {
         VPOD_RETURN_IF_ERROR(Add(name, EndOf(entry.path())));
-      } else if (name == "pod.json" || absl::EndsWith(name, ".hcl")) {
-        VPOD_RETURN_IF_ERROR(Add(name, WithoutSecrets(base::ReadFile(entry.path()))));
+      } else if (name == "pod.json") {
+        VPOD_RETURN_IF_ERROR(Add(name, JsonWithoutSecrets(base::ReadFile(entry.path()))));
+      } else if (absl::EndsWith(name, ".hcl")) {
+        VPOD_RETURN_IF_ERROR(Add(name, HclWithoutSecrets(base::ReadFile(entry.path()))));
       }
     }
     for (const auto& entry : fs::directory_iterator(home + "/" + vipu::kPodIpuofDirectory, error)) {
       VPOD_RETURN_IF_ERROR(Add("ipuof-" + entry.path().filename().string(),
-                               WithoutSecrets(base::ReadFile(entry.path()))));
+                               JsonWithoutSecrets(base::ReadFile(entry.path()))));
     }
     return absl::OkStatus();
   }
@@ -201,17 +204,28 @@ absl::Status Pack(const std::string& parent, const std::string& directory, int i
 
 }  // namespace
 
-std::string WithoutSecrets(const std::string& text) {
+std::string JsonWithoutSecrets(const std::string& text) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_discarded()) {
-    RemoveSecrets(json);
-    return json.dump(2) + "\n";
-  }
+  if (!json.is_structured()) return absl::StrCat("(not JSON: ", text.size(), " bytes left out)\n");
+  RemoveSecrets(json);
+  return json.dump(2) + "\n";
+}
+
+std::string HclWithoutSecrets(const std::string& text) {
   std::string clean;
   for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    const size_t sign = line.find('=');
-    const bool secret = sign != absl::string_view::npos && IsSecret(line.substr(0, sign));
-    absl::StrAppend(&clean, secret ? line.substr(0, sign + 1) : line, secret ? kRemoved : "", "\n");
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(line, absl::MaxSplits('=', 1));
+    const absl::string_view value = absl::StripAsciiWhitespace(parts.second);
+    const bool quoted =
+        value.size() >= 2 && value.front() == '"' && value.find('"', 1) == value.size() - 1;
+    if (!quoted) {
+      absl::StrAppend(&clean, "(not key=\"value\": ", line.size(), " bytes left out)\n");
+    } else if (IsSecret(parts.first)) {
+      absl::StrAppend(&clean, parts.first, "=", kRemoved, "\n");
+    } else {
+      absl::StrAppend(&clean, line, "\n");
+    }
   }
   return clean;
 }

@@ -16,8 +16,10 @@ std::string SupportBundleName(const Pod& pod);
 // passwords are left out. AlreadyExists: the file is there; Unavailable: it cannot be written.
 absl::Status WriteSupportBundle(const Pod& pod, const std::string& file);
 
-// A configuration file of JSON or key="value" lines without the values of keys, passwords, secrets
-// and tokens.
-std::string WithoutSecrets(const std::string& text);
+// A file of JSON, or one of key="value" lines, without the values of keys, passwords, secrets and
+// tokens. What cannot be read as such, like a file that was cut off, may have them anywhere: only
+// its size is told.
+std::string JsonWithoutSecrets(const std::string& text);
+std::string HclWithoutSecrets(const std::string& text);
 
 }  // namespace vpod::tools
