@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# deb_test PACKAGE.deb PACKAGE-dev.deb: looks into the Debian packages.
+# deb_test PACKAGE.deb PACKAGE-dev.deb KNOWN_HOLES: looks into the Debian packages.
 set -euo pipefail
-deb=$1 dev_deb=$2
+deb=$1 dev_deb=$2 known_holes=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$work/root dev=$work/dev
@@ -64,6 +64,12 @@ for library in $(objdump -p "${libraries[@]}" | awk '$1 == "NEEDED" {print $2}' 
   package=$({ dpkg -S "$path" || dpkg -S "${path#/usr}"; } 2>/dev/null | cut -d : -f 1)
   names=$(dpkg-query -W -f '${Package}, ${Provides}' "$package" | tr ',' '\n' | awk 'NF {print $1}')
   grep -qxF "$names" <<<"$depends" || fail "$library of package $package is linked and not in Depends"
+done
+
+# The known holes of what the package depends on were judged.
+for package in $depends $(depends_of "$dev_deb"); do
+  source=$(dpkg-query -W -f '${source:Package}' "$package" 2>/dev/null) || continue # one of the two packages, or a choice that is not installed
+  grep -q "^$source " "$known_holes" || fail "$package is in Depends, and its source package $source has no row in deploy/known-holes.txt"
 done
 
 # What the -dev package finds is there, and of this version.
