@@ -1,5 +1,8 @@
 #include "client/compiler/backward.h"
 
+#include <utility>
+#include <vector>
+
 #include "client/compiler/placement.h"
 #include "client/compiler/product_plans.h"
 #include "client/compiler/random_rounding.h"
@@ -30,6 +33,14 @@ LossGradients AddLossGradients(Graph& graph, const ProgramSpec& spec, uint32_t r
   return gradients;
 }
 
+// A program that does not train assigns nothing to the buffers of the model; it counts its
+// micro-batches, so that random elements are new in each.
+void KeepCounters(Graph& graph) {
+  std::vector<graph::Assignment> counters = graph.assignments();
+  std::erase_if(counters, [](const graph::Assignment& each) { return !each.counts; });
+  graph.SetAssignments(std::move(counters));
+}
+
 }  // namespace
 
 absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec& spec,
@@ -43,6 +54,7 @@ absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec&
                        .graph = graph,
                        .filters = FindFilters(graph, options.rounding)};
   program.graph.SetReplicas(options.total_replicas);
+  if (!program.trains()) KeepCounters(program.graph);
   if (program.trains()) {
     program.first_backward = static_cast<uint32_t>(program.graph.values().size());
     program.gradients = AddLossGradients(program.graph, spec, program.replicas);

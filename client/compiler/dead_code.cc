@@ -40,9 +40,8 @@ class Search {
   std::map<uint32_t, size_t> producers_;  // by value
 };
 
-}  // namespace
-
-void RemoveDeadCode(GraphProgram& program) {
+// The nodes that a program needs, in their order of execution.
+std::vector<graph::Node> LiveNodes(const GraphProgram& program) {
   const Graph& graph = program.graph;
   std::vector<uint32_t> first;
   for (const auto& [ipu, state] : program.rounding) first.push_back(state.number.id);
@@ -64,7 +63,26 @@ void RemoveDeadCode(GraphProgram& program) {
   for (size_t i : needed) {
     if (!early.contains(i)) live.push_back(graph.nodes()[i]);
   }
-  program.graph.SetNodes(std::move(live));
+  return live;
+}
+
+// A program that does not train counts its micro-batches only if it reads their number.
+void RemoveUnreadCounters(GraphProgram& program) {
+  std::vector<graph::Assignment> counters = program.graph.assignments();
+  program.graph.SetAssignments({});
+  std::set<uint32_t> read = ResultsOf(program);
+  for (const graph::Node& node : LiveNodes(program)) {
+    for (uint32_t id : node.instruction.inputs()) read.insert(program.graph.RootOf(id));
+  }
+  std::erase_if(counters, [&](const auto& each) { return !read.contains(each.buffer.id); });
+  program.graph.SetAssignments(std::move(counters));
+}
+
+}  // namespace
+
+void RemoveDeadCode(GraphProgram& program) {
+  if (!program.trains()) RemoveUnreadCounters(program);
+  program.graph.SetNodes(LiveNodes(program));
 }
 
 }  // namespace vpod::compiler

@@ -70,7 +70,18 @@ TEST_F(DeadCodeTest, AssignmentsCountInTraining) {
   const Tensor next = graph_.Add(buffer, x_);
   graph_.Assign(buffer, next);
   EXPECT_THAT(Made(), IsEmpty());
-  EXPECT_THAT(Made({.spec = {.loss = x_}}), ElementsAre(next.id));
+  EXPECT_THAT(Made({.spec = {.loss = x_, .optimizer = SgdOptions{}}}), ElementsAre(next.id));
+}
+
+TEST_F(DeadCodeTest, WithoutTrainingMicroBatchesAreCountedWhereTheirNumberIsRead) {
+  const Tensor random = graph_.Random(v1::Random::UNIFORM, {FLOAT32, {4}});
+  const graph::Assignment counter = graph_.assignments().back();
+  EXPECT_THAT(Live().graph.assignments(), IsEmpty());
+  EXPECT_THAT(Made(), IsEmpty());
+  graph_.Output("random", random);
+  ASSERT_EQ(Live().graph.assignments().size(), 1u);
+  EXPECT_EQ(Live().graph.assignments()[0].buffer, counter.buffer);
+  EXPECT_THAT(Made(), testing::Contains(counter.value.id));
 }
 
 TEST_F(DeadCodeTest, StoresAreAlwaysNeeded) {

@@ -123,9 +123,10 @@ class Encoder {
     Add(value);
   }
   void Add(const graph::Assignment& assignment) {
-    const auto& [buffer, value] = assignment;
+    const auto& [buffer, value, counts] = assignment;
     Add(buffer);
     Add(value);
+    Add(counts);
   }
   // Hyper-parameters are variables, with which an executable starts but which it does not contain.
   void Add(const Optimizer& optimizer) {

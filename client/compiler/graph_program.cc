@@ -13,7 +13,6 @@ std::set<uint32_t> ResultsOf(const GraphProgram& program) {
   }
   for (const auto& [ipu, state] : program.rounding) add(state.number);
   for (const graph::GraphOutput& output : graph.outputs()) add(output.value);
-  if (!program.trains()) return results;
   for (const graph::Assignment& assignment : graph.assignments()) add(assignment.value);
   return results;
 }

@@ -24,7 +24,7 @@ struct RoundingState {
   // UINT32: the number of the micro-batch in the job, or what all replicas put in its place if they
   // round alike.
   graph::Tensor number;
-  graph::Tensor counter;   // UINT32, a buffer: micro-batches that this replica has trained with
+  graph::Tensor counter;   // UINT32, a buffer: micro-batches that this replica has counted
   graph::Tensor replicas;  // UINT32, a constant
 };
 

@@ -57,6 +57,10 @@ class GraphPrinter {
       Introduce({output.value});
       AddLine("output ", Quoted(output.name), " ", Show(output.value));
     }
+    for (const auto& [buffer, value, counts] : graph_.assignments()) {
+      Introduce({buffer, value});
+      AddLine("assign ", Show(buffer), " = ", Show(value));
+    }
     if (program_.trains()) AddTraining();
     return std::move(text_);
   }
@@ -102,10 +106,6 @@ class GraphPrinter {
   }
 
   void AddTraining() {
-    for (const auto& [buffer, value] : graph_.assignments()) {
-      Introduce({buffer, value});
-      AddLine("assign ", Show(buffer), " = ", Show(value));
-    }
     Introduce({*program_.spec.loss});
     AddLine("loss ", Show(*program_.spec.loss));
     if (const Tensor scale = program_.gradients.loss_scale; scale.valid()) {

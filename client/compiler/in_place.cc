@@ -14,7 +14,7 @@ InPlace::InPlace(const GraphProgram& program, const Placement& placement)
   for (size_t i = 0; i < nodes.size(); ++i) {
     for (uint32_t id : nodes[i].instruction.inputs()) last_readers_[graph_.RootOf(id)] = i;
   }
-  if (program.trains()) FindValuesMadeInBuffers();
+  FindValuesMadeInBuffers();
 }
 
 std::optional<uint32_t> InPlace::BufferOf(uint32_t value) const {
@@ -49,11 +49,11 @@ void InPlace::FindValuesMadeInBuffers() {
   }
   std::set<uint32_t> sent;  // what is read after all nodes
   for (const auto& output : graph_.outputs()) sent.insert(graph_.RootOf(output.value.id));
-  for (const auto& [buffer, value] : graph_.assignments()) {
+  for (const auto& [buffer, value, counts] : graph_.assignments()) {
     const uint32_t root = graph_.RootOf(value.id);
     if (graph_.values()[root].origin == graph::Origin::kVariable) sent.insert(root);
   }
-  for (const auto& [buffer, value] : graph_.assignments()) {
+  for (const auto& [buffer, value, counts] : graph_.assignments()) {
     const auto producer = producers.find(value.id);
     if (producer == producers.end() || last_readers_.contains(value.id) ||
         sent.contains(value.id) || sent.contains(buffer.id))

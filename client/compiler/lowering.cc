@@ -37,10 +37,8 @@ class Lowering {
       update.AfterNode(i);
     }
     EmitOutputs();  // before assignments: an output of a buffer has the value before
-    if (program_.trains()) {
-      EmitAssignments();
-      update.Emit();
-    }
+    EmitAssignments();
+    if (program_.trains()) update.Emit();
     LoweredProgram lowered = placement_.Take();
     lowered.name = program_.spec.name;
     lowered.device_iterations = program_.spec.device_iterations;

@@ -193,7 +193,7 @@ void Graph::Assign(Tensor buffer, Tensor value) {
            absl::StrCat("the value for buffer '", values_[buffer.id].name, "' is ",
                         TypeOf(value).ToString(), ", must be ", TypeOf(buffer).ToString()));
   } else {
-    assignments_.push_back({buffer, value});
+    assignments_.push_back({.buffer = buffer, .value = value});
   }
 }
 
@@ -385,7 +385,8 @@ const Graph::RandomState& Graph::GetRandomState() {
   replica.mutable_replica_index();
   state.first = Multiply(state.counter, replicas_);
   state.micro_batch = Add(state.first, AddSimple(std::move(replica), {}));
-  Assign(state.counter, Add(state.counter, Constant(number, 1)));
+  const Tensor next = Add(state.counter, Constant(number, 1));
+  if (status_.ok()) assignments_.push_back({state.counter, next, /*counts=*/true});
   return state;
 }
 

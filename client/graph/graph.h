@@ -73,6 +73,8 @@ struct RemoteBuffer {
 
 struct Assignment {
   Tensor buffer, value;
+  // It counts micro-batches, also in programs that do not train, if they read the buffer.
+  bool counts = false;
 };
 
 // All that a graph consists of, but for the initial values of its variables.
@@ -245,9 +247,9 @@ class Graph {
   Tensor SoftmaxCrossEntropy(Tensor logits, Tensor labels) {
     return SoftmaxCrossEntropy(logits, labels, {});
   }
-  // New elements in each micro-batch and replica: a function of the variable "random/seed"
-  // (UINT32 [2], 0 at first), the op and the micro-batch's number in the whole job (RandomState).
-  // Repeats after 2^32 micro-batches.
+  // New elements in each micro-batch and replica of every program, in whatever order programs run:
+  // a function of the variable "random/seed" (UINT32 [2], 0 at first), the op and the micro-batch's
+  // number in the whole job (RandomState). Repeats after 2^32 micro-batches.
   Tensor Random(v1::Random::Distribution distribution, TensorType type);
 
   // Across replicas (program.proto: AllReduce …), each tensor along its first dimension. `members`
@@ -293,8 +295,9 @@ class Graph {
   // --- For the gradients and the compiler ---
   // The values from which random numbers on the current IPU follow.
   struct RandomState {
-    Tensor seed;         // UINT32 [2], a buffer
-    Tensor counter;      // UINT32, a buffer: micro-batches that this replica has trained with
+    Tensor seed;  // UINT32 [2], a buffer
+    // UINT32, a buffer: micro-batches that this replica has had in programs that train or read it
+    Tensor counter;
     Tensor first;        // UINT32: counter * replicas, equal on all replicas
     Tensor micro_batch;  // UINT32: the number of this one in the job, `first` + replica
   };
@@ -324,6 +327,10 @@ class Graph {
   const OriginTable& origins() const { return origins_; }
   // Replaces the operations by others in an order of execution: passes leave some out or fuse them.
   void SetNodes(std::vector<Node> nodes) { nodes_ = std::move(nodes); }
+  // Replaces the assignments by those that a program makes.
+  void SetAssignments(std::vector<Assignment> assignments) {
+    assignments_ = std::move(assignments);
+  }
   // The initial value of a variable or buffer of a graph that has them.
   const InitialValue& InitialOf(Tensor variable) const { return initial_.at(variable.id); }
   // Adds an operation, whose attributes are given; its outputs have the types that its rule infers.
