@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -69,6 +70,49 @@ absl::Status CheckOptimizers(const ProgramSpec& spec) {
         ": ", status.message()));
   }
   return absl::OkStatus();
+}
+
+// What only programs that train have, in the words of CompileOptions; empty if there is none of it.
+absl::string_view TrainingOptionOf(const ProgramSpec& spec) {
+  const std::pair<bool, absl::string_view> given[] = {
+      {spec.optimizer.has_value(), "an optimizer"},
+      {!spec.groups.empty(), "groups"},
+      {spec.accumulation != 1, "an accumulation above 1"},
+      {spec.clip_norm.has_value(), "clip_norm"},
+      {spec.clip_value.has_value(), "clip_value"},
+      {spec.loss_scale.has_value(), "loss_scale"},
+      {spec.automatic_loss_scale.has_value(), "automatic_loss_scale"},
+      {spec.reduction != GradientReduction::kMean, "reduction"}};
+  for (const auto& [is_given, name] : given) {
+    if (is_given) return name;
+  }
+  return "";
+}
+
+// A program trains with a loss and an optimiser, or does not train.
+absl::Status CheckTraining(const ProgramSpec& spec) {
+  if (spec.loss.has_value() && !spec.optimizer.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "program '", spec.name, "' has a loss and no optimizer: choose one, such as SGD"));
+  }
+  const absl::string_view unused = spec.loss.has_value() ? "" : TrainingOptionOf(spec);
+  if (unused.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "program '", spec.name, "' has ", unused, " and no loss: without a loss nothing is trained"));
+}
+
+// Of a loss with several elements the gradients would be those of their sum.
+absl::Status CheckLoss(const graph::Graph& graph, const ProgramSpec& spec) {
+  if (!spec.loss) return absl::OkStatus();
+  const auto wrong = [&](auto... why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("program '", spec.name, "': the loss is ", why...));
+  };
+  if (spec.loss->id >= graph.values().size()) return wrong("not a value of the graph");
+  const graph::TensorType type = graph.TypeOf(*spec.loss);
+  if (!program::IsFloat(type.type)) return wrong(type.ToString(), ", must be a float");
+  if (type.elements() == 1) return absl::OkStatus();
+  return wrong(type.ToString(), ", must have one element: take its mean or its sum");
 }
 
 absl::Status CheckOutputMode(const ProgramSpec& spec) {
@@ -161,10 +205,7 @@ absl::Status CheckOptions(const CompileOptions& options) {
       return absl::InvalidArgumentError(absl::StrCat(
           "program '", spec.name, "': device iterations and accumulation must be 1 or more"));
     }
-    if (!spec.loss.has_value() && spec.accumulation != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("program '", spec.name, "': inference needs an accumulation of 1"));
-    }
+    VPOD_RETURN_IF_ERROR(CheckTraining(spec));
     if (uint64_t{spec.device_iterations} * spec.accumulation >
         std::numeric_limits<uint32_t>::max()) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -197,10 +238,7 @@ absl::Status CheckOptions(const CompileOptions& options) {
 absl::Status CheckGraph(const graph::Graph& graph, const CompileOptions& options) {
   VPOD_RETURN_IF_ERROR(CheckNames(graph));
   for (const ProgramSpec& spec : options.programs) {
-    if (spec.loss && spec.loss->id >= graph.values().size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("program '", spec.name, "': the loss is not a value of the graph"));
-    }
+    VPOD_RETURN_IF_ERROR(CheckLoss(graph, spec));
     VPOD_RETURN_IF_ERROR(CheckGroups(graph, spec));
     VPOD_RETURN_IF_ERROR(CheckSums(graph, spec));
   }

@@ -123,10 +123,13 @@ inline constexpr std::pair<const char*, OutputMode> kOutputModeNames[] = {
 // One entry point of the executable.
 struct ProgramSpec {
   std::string name;
-  uint32_t device_iterations = 1;     // weight updates (or inference steps) per run
-  uint32_t accumulation = 1;          // micro-batches per weight update; 1 for inference
-  std::optional<graph::Tensor> loss;  // present: training
-  Optimizer optimizer;                // of training, for the variables that no group names
+  uint32_t device_iterations = 1;  // weight updates (or inference steps) per run
+  uint32_t accumulation = 1;       // micro-batches per weight update; 1 for inference
+  // Of a program that trains: a float with one element, and the optimiser of the variables that no
+  // group names. A program has both or neither; what follows up to `reduction` is for those that
+  // train only.
+  std::optional<graph::Tensor> loss;
+  std::optional<Optimizer> optimizer;
   std::vector<ParameterGroup> groups;
   // Before an update, each element of the gradients is first cut to at most `clip_value` in size;
   // then all gradients are scaled down so that their common 2-norm is at most `clip_norm`, unless
@@ -277,7 +280,7 @@ inline constexpr char kLossScaleName[] = "optimizer/lossScale";
 inline constexpr char kGrowthTrackerName[] = "optimizer/growthTracker";
 // The hyper-parameters in the variable's order.
 std::vector<float> HyperParameters(const Optimizer& optimizer);
-// The optimiser of the variables without a group (0), or of a group.
+// The optimiser of the variables without a group (0), or of a group, of a program that trains.
 const Optimizer& OptimizerOf(const ProgramSpec& spec, size_t group);
 // Whether a variable of an executable is the optimiser's, by its name.
 bool IsOptimizerState(absl::string_view name);

@@ -57,8 +57,25 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
        [](auto& o) { o.programs[0].device_iterations = 0; }},
       {"program 'train': device iterations and accumulation must be 1 or more",
        [](auto& o) { o.programs[0].accumulation = 0; }},
-      {"program 'evaluate': inference needs an accumulation of 1",
+      {"program 'train' has a loss and no optimizer: choose one, such as SGD",
+       [](auto& o) { o.programs[0].optimizer.reset(); }},
+      {"program 'train' has an optimizer and no loss: without a loss nothing is trained",
+       [](auto& o) { o.programs[0].loss.reset(); }},
+      {"program 'evaluate' has groups and no loss", [](auto& o) { o.programs[1].groups = {{}}; }},
+      {"program 'evaluate' has an accumulation above 1 and no loss",
        [](auto& o) { o.programs[1].accumulation = 2; }},
+      {"program 'evaluate' has clip_norm and no loss",
+       [](auto& o) { o.programs[1].clip_norm = 1; }},
+      {"program 'evaluate' has clip_value and no loss",
+       [](auto& o) { o.programs[1].clip_value = 1; }},
+      {"program 'evaluate' has loss_scale and no loss",
+       [](auto& o) { o.programs[1].loss_scale = 2; }},
+      {"program 'evaluate' has automatic_loss_scale and no loss",
+       [](auto& o) { o.programs[1].automatic_loss_scale.emplace(); }},
+      {"program 'evaluate' has reduction and no loss",
+       [](auto& o) { o.programs[1].reduction = GradientReduction::kSum; }},
+      {"program 'train': the loss is float32[4], must have one element: take its mean or its sum",
+       [](auto& o) { o.programs[0].loss = Tensor{0}; }},
       {"a program has no name", [](auto& o) { o.programs[1].name = ""; }},
       {"two programs are called 'train'", [](auto& o) { o.programs[1].name = "train"; }},
       {"total_replicas is 0, must be 1 or more", [](auto& o) { o.total_replicas = 0; }},
@@ -76,13 +93,13 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
          o.programs[0].loss = Tensor{};
          o.programs[0].loss_scale = 8;
        }},
-      {"gradients: the loss is int32[4], must be floats",
+      {"program 'train': the loss is int32[4], must be a float",
        [](auto& o) { o.programs[0].loss = Tensor{1}; }},
       {"programs 'train' and 'again' have different optimisers",
        [](auto& o) {
          o.programs.push_back(o.programs[0]);
          o.programs[2].name = "again";
-         std::get<SgdOptions>(o.programs[2].optimizer).learning_rate = 7;
+         std::get<SgdOptions>(*o.programs[2].optimizer).learning_rate = 7;
        }},
       {"programs 'train' and 'again' have different optimisers",
        [](auto& o) {
@@ -138,7 +155,8 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
   for (const auto& [message, change] : kBad) {
     SCOPED_TRACE(message);
     CompileOptions options{
-        .programs = {{.name = "train", .loss = model.loss}, {.name = "evaluate"}}};
+        .programs = {{.name = "train", .loss = model.loss, .optimizer = SgdOptions{}},
+                     {.name = "evaluate"}}};
     ASSERT_TRUE(Compile(model.graph, options).ok());
     change(options);
     const auto compiled = Compile(model.graph, options);
@@ -150,9 +168,11 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
 TEST(CompilerOptionsTest, MeanOverManyMicroBatchesAndReplicasDoesNotWrap) {
   Graph graph;
   const Tensor w = graph.Variable("w", {FLOAT32, {}}, {1});
-  const auto compiled = Compile(
-      graph, {.total_replicas = 65536,
-              .programs = {{.name = "train", .accumulation = 65536, .loss = graph.Relu(w)}}});
+  const auto compiled = Compile(graph, {.total_replicas = 65536,
+                                        .programs = {{.name = "train",
+                                                      .accumulation = 65536,
+                                                      .loss = graph.Relu(w),
+                                                      .optimizer = SgdOptions{}}}});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const auto executable = compiled->executable;
   int updates = 0;
@@ -179,7 +199,7 @@ TEST(CompilerOptionsTest, ProductsArePlannedAsTheOptionsSay) {
   graph.Output("loss", loss);
   CompileOptions options{.ipus_per_replica = 2};
   options.products = {.partials = FLOAT16, .memory_proportions = {std::nullopt, 0.25f}};
-  options.programs = {{.name = "train", .loss = loss}};
+  options.programs = {{.name = "train", .loss = loss, .optimizer = SgdOptions{}}};
   const auto compiled = Compile(graph, options);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   for (int ipu : {0, 1}) {

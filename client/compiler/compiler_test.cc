@@ -113,10 +113,12 @@ TEST(CompilerTest, SameGraphAndOptionsGiveTheSameBytes) {
 
 TEST(CompilerTest, TrainingProgram) {
   const Model model = TwoLayers();
-  const v1::Executable executable = CompileToText(
-      model.graph,
-      {.programs = {
-           {.name = "train", .device_iterations = 5, .accumulation = 3, .loss = model.loss}}});
+  const v1::Executable executable =
+      CompileToText(model.graph, {.programs = {{.name = "train",
+                                                .device_iterations = 5,
+                                                .accumulation = 3,
+                                                .loss = model.loss,
+                                                .optimizer = SgdOptions{}}}});
   ASSERT_EQ(executable.programs_size(), 1);
   const std::string shape = ShapeOf(executable);
   // Constants once a run; then for each update: clear three accumulators, the micro-batches, one
@@ -148,7 +150,9 @@ TEST(CompilerTest, TrainingProgram) {
 TEST(CompilerTest, WithoutAccumulationGradientsAreReducedDirectly) {
   const Model model = TwoLayers();
   const v1::Executable executable = CompileToText(
-      model.graph, {.total_replicas = 2, .programs = {{.name = "train", .loss = model.loss}}});
+      model.graph,
+      {.total_replicas = 2,
+       .programs = {{.name = "train", .loss = model.loss, .optimizer = SgdOptions{}}}});
   const std::string shape = ShapeOf(executable);
   EXPECT_THAT(shape,
               testing::MatchesRegex("(fill )*stream_in .*stream_out all_reduce sgd sgd sgd"));
@@ -203,11 +207,13 @@ TEST(CompilerTest, InferenceProgramHoldsOnlyWhatOutputsNeed) {
 
 TEST(CompilerTest, ProgramsShareStreamsAndVariables) {
   const Model model = TwoLayers();
-  const v1::Executable executable = CompileToText(
-      model.graph,
-      {.programs = {
-           {.name = "train", .device_iterations = 2, .accumulation = 3, .loss = model.loss},
-           {.name = "evaluate", .device_iterations = 4}}});
+  const v1::Executable executable =
+      CompileToText(model.graph, {.programs = {{.name = "train",
+                                                .device_iterations = 2,
+                                                .accumulation = 3,
+                                                .loss = model.loss,
+                                                .optimizer = SgdOptions{}},
+                                               {.name = "evaluate", .device_iterations = 4}}});
   ASSERT_EQ(executable.streams_size(), 3);
   std::map<std::string, uint32_t> transfers;
   for (const auto& stream : executable.streams()) {
@@ -222,7 +228,8 @@ TEST(CompilerTest, ProgramsShareStreamsAndVariables) {
 // Only one program runs at a time: their temporaries lie over each other.
 TEST(CompilerTest, TemporariesOfProgramsShareTheArena) {
   const Model model = TwoLayers();
-  const ProgramSpec train{.name = "train", .accumulation = 3, .loss = model.loss};
+  const ProgramSpec train{
+      .name = "train", .accumulation = 3, .loss = model.loss, .optimizer = SgdOptions{}};
   const ProgramSpec evaluate{.name = "evaluate"};
   const auto alone = CompileToText(model.graph, {.programs = {train}});
   const auto both = CompileToText(model.graph, {.programs = {train, evaluate}});
@@ -271,11 +278,13 @@ TEST(CompilerTest, MeanDividesByAccumulationAndReplicas) {
   const Model model = TwoLayers();
   for (const auto& [reduction, scale] :
        {std::pair{GradientReduction::kMean, 1.0f / 24}, {GradientReduction::kSum, 1.0f}}) {
-    const v1::Executable executable = CompileToText(
-        model.graph,
-        {.total_replicas = 8,
-         .programs = {
-             {.name = "train", .accumulation = 3, .loss = model.loss, .reduction = reduction}}});
+    const v1::Executable executable =
+        CompileToText(model.graph, {.total_replicas = 8,
+                                    .programs = {{.name = "train",
+                                                  .accumulation = 3,
+                                                  .loss = model.loss,
+                                                  .optimizer = SgdOptions{},
+                                                  .reduction = reduction}}});
     ForEach(executable, [&, scale = scale](int, const Instruction& step, uint64_t) {
       if (step.has_sgd()) {
         EXPECT_EQ(step.sgd().gradient_scale(), scale);
@@ -338,11 +347,13 @@ std::pair<std::vector<Transfer>, std::vector<Transfer>> Transfers(
 
 TEST(CompilerTest, PlacementOnTwoIpusSendsWhatIsReceived) {
   const Model model = TwoLayers(1);
-  const v1::Executable executable = CompileToText(
-      model.graph,
-      {.ipus_per_replica = 2,
-       .programs = {
-           {.name = "train", .device_iterations = 2, .accumulation = 3, .loss = model.loss}}});
+  const v1::Executable executable =
+      CompileToText(model.graph, {.ipus_per_replica = 2,
+                                  .programs = {{.name = "train",
+                                                .device_iterations = 2,
+                                                .accumulation = 3,
+                                                .loss = model.loss,
+                                                .optimizer = SgdOptions{}}}});
   const auto [sent, received] = Transfers(executable);
   EXPECT_EQ(sent, received);
   // The labels and the activations go forward, the gradient of the activations comes back, once a

@@ -47,7 +47,7 @@ Model MakeModel(const Shape& shape = {}) {
   const Tensor logits = g.Multiply(g.MatMul(x, w), g.Constant({FLOAT32, {}}, shape.factor));
   const Tensor loss = g.Mean(g.SoftmaxCrossEntropy(logits, g.Input("labels", {INT32, {4}})));
   g.Output(shape.output, loss);
-  model.options.programs = {{.name = "train", .loss = loss}};
+  model.options.programs = {{.name = "train", .loss = loss, .optimizer = SgdOptions{}}};
   return model;
 }
 
@@ -178,6 +178,7 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   with([](CompileOptions&, ProgramSpec& p) { p.device_iterations = 2; });
   with([](CompileOptions&, ProgramSpec& p) { p.accumulation = 2; });
   with([](CompileOptions&, ProgramSpec& p) { p.loss.reset(); });
+  with([](CompileOptions&, ProgramSpec& p) { p.optimizer.reset(); });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = SgdOptions{.momentum = 0.5f}; });
   with([](CompileOptions&, ProgramSpec& p) {
     p.optimizer = SgdOptions{.momentum = 0.5f, .nesterov = true};

@@ -77,7 +77,6 @@ class GraphReader {
   void ReadLine() {
     ProgramSpec& spec = program_.spec;
     if (reader_.Take("optimizer")) {
-      has_optimizer_ = true;
       spec.optimizer = ReadOptimizer();
     } else if (reader_.Take("group")) {
       ReadGroup();
@@ -292,11 +291,11 @@ class GraphReader {
   // A program that trains has all of these lines.
   void CheckThatAllIsThere() {
     const ProgramSpec& spec = program_.spec;
-    if (!has_optimizer_ && !spec.loss && gradients_.empty()) return;
+    if (!spec.optimizer && !spec.loss && gradients_.empty()) return;
     const auto require = [&](bool is_there, absl::string_view line) {
       if (!is_there) reader_.Fail(absl::StrCat("expected a line '", line, "' before the end"));
     };
-    require(has_optimizer_, "optimizer");
+    require(spec.optimizer.has_value(), "optimizer");
     require(spec.loss.has_value(), "loss");
     require(program_.first_backward != ~0u, "backward from");
     for (uint32_t variable : variables_)
@@ -320,7 +319,6 @@ class GraphReader {
 
   TextReader reader_;
   GraphProgram program_;
-  bool has_optimizer_ = false;
   graph::GraphParts parts_;
   std::map<uint32_t, Value> values_;                   // by id
   std::set<uint32_t> variables_, buffers_;             // ids

@@ -79,7 +79,7 @@ class GraphPrinter {
         AddLine("outputs ", name, " period ", spec.output_period);
     }
     if (!program_.trains()) return;
-    AddLine("optimizer ", Show(spec.optimizer));
+    AddLine("optimizer ", Show(*spec.optimizer));
     for (const ParameterGroup& group : spec.groups) {
       AddLine("group ", Show(group.optimizer), " of",
               absl::StrJoin(group.variables, "", [](std::string* out, const std::string& name) {

@@ -38,10 +38,11 @@ std::string Message(const Network& network, CompileOptions options, bool trains 
   const Tensor loss = g.Mean(x);
   g.Output("loss", loss);
   ProgramSpec program{.name = "run"};
-  if (trains) program.loss = loss;
-  if (!options.programs.empty()) {
-    program.optimizer = options.programs[0].optimizer;
-    program.accumulation = options.programs[0].accumulation;
+  if (trains) {
+    if (!options.programs.empty()) program = options.programs[0];
+    program.name = "run";
+    program.loss = loss;
+    if (!program.optimizer) program.optimizer = SgdOptions{};
   }
   options.programs = {program};
   const auto compiled = Compile(g, options);

@@ -172,7 +172,8 @@ TEST(OffloadTest, WeightsOfOtherIpusAreNoAccumulators) {
   g.Output("loss", loss);
   CompileOptions options{.ipus_per_replica = 2, .schedule = Schedule::kGrouped};
   options.off_chip_accumulators = true;
-  options.programs = {{.name = "train", .accumulation = kMicroBatches, .loss = loss}};
+  options.programs = {
+      {.name = "train", .accumulation = kMicroBatches, .loss = loss, .optimizer = SgdOptions{}}};
   const auto compiled = Compile(g, options);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_EQ(compiled->executable->proto().ipus(0).remote_buffers_size(), 1);

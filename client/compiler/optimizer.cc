@@ -146,7 +146,7 @@ absl::Status CheckHyperParameters(const Optimizer& optimizer) {
 absl::Status CheckLearningRate(float rate) { return Check(Rate(rate)); }
 
 const Optimizer& OptimizerOf(const ProgramSpec& spec, size_t group) {
-  return group == 0 ? spec.optimizer : spec.groups[group - 1].optimizer;
+  return group == 0 ? spec.optimizer.value() : spec.groups[group - 1].optimizer;
 }
 
 size_t GroupOf(const ProgramSpec& spec, absl::string_view variable) {

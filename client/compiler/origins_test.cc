@@ -68,7 +68,9 @@ Model Classifier(const std::string& scope, program::v1::DataType type = FLOAT32)
 TEST(OriginsTest, EveryInstructionHasAName) {
   const Model model = Classifier("head");
   EXPECT_THAT(
-      NamesOf(*Compiled(model.graph, {.name = "train", .accumulation = 2, .loss = model.loss})),
+      NamesOf(*Compiled(
+          model.graph,
+          {.name = "train", .accumulation = 2, .loss = model.loss, .optimizer = SgdOptions{}})),
       ElementsAre("stream_in 'x'", "stream_in 'labels'", "mat_mul 'head'",
                   "softmax_cross_entropy 'loss'", "mean 'loss'", "mean 'loss' (backward)",
                   // The gradients of the losses, repeated, are written out for the next.
@@ -88,7 +90,8 @@ TEST(OriginsTest, KnowPhaseAndStage) {
   const Tensor y = graph.Multiply(w, w);
   graph.SetStage(0);
   graph.Output("y", y);
-  const auto executable = Compiled(graph, {.name = "train", .loss = y}, /*fusion=*/false);
+  const auto executable =
+      Compiled(graph, {.name = "train", .loss = y, .optimizer = SgdOptions{}}, /*fusion=*/false);
   std::map<std::string, std::pair<int, uint32_t>> found;
   program::v1::Origins origins;
   ASSERT_TRUE(origins.ParseFromString(executable->OriginBytes()));
@@ -114,7 +117,8 @@ TEST(OriginsTest, GradientsOfReshapesBelongToTheBackwardPass) {
   const Tensor loss = graph.Sum(graph.Multiply(z, y));
   graph.SetStage(3);
   graph.Output("loss", loss);
-  const auto executable = Compiled(graph, {.name = "train", .loss = loss}, /*fusion=*/false);
+  const auto executable =
+      Compiled(graph, {.name = "train", .loss = loss, .optimizer = SgdOptions{}}, /*fusion=*/false);
   program::v1::Origins origins;
   ASSERT_TRUE(origins.ParseFromString(executable->OriginBytes()));
   for (const program::v1::Origin& origin : origins.origins()) {
@@ -126,7 +130,7 @@ TEST(OriginsTest, GradientsOfReshapesBelongToTheBackwardPass) {
 
 TEST(OriginsTest, NamesAreOutsideTheHash) {
   const Model model = Classifier("head"), renamed = Classifier("a/different name");
-  const ProgramSpec spec{.name = "train", .loss = model.loss};
+  const ProgramSpec spec{.name = "train", .loss = model.loss, .optimizer = SgdOptions{}};
   const auto first = Compiled(model.graph, spec), second = Compiled(renamed.graph, spec);
   EXPECT_EQ(first->Bytes(), second->Bytes());
   EXPECT_EQ(first->hash(), second->hash());

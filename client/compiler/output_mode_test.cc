@@ -61,7 +61,10 @@ Outputs RunWith(const Case& test, OutputMode mode, uint32_t period = 1) {
                    .accumulation = AccumulationOf(test),
                    .output_mode = mode,
                    .output_period = period};
-  if (test.trains) spec.loss = loss;
+  if (test.trains) {
+    spec.loss = loss;
+    spec.optimizer = SgdOptions{};
+  }
   const auto compiled = Compile(g, {.ipus_per_replica = test.ipus,
                                     .total_replicas = kReplicas,
                                     .schedule = test.schedule,

@@ -60,7 +60,8 @@ class DumpTest : public testing::Test {
     const Tensor w = graph_.Variable("w", {FLOAT32, {3}}, {1, 2, 3});
     const Tensor y = graph_.Relu(graph_.Multiply(x, w));
     graph_.Output("y", graph_.Reshape(y, {6}));
-    options_.programs = {{.name = "infer"}, {.name = "train/sgd", .loss = graph_.Sum(y)}};
+    options_.programs = {{.name = "infer"},
+                         {.name = "train/sgd", .loss = graph_.Sum(y), .optimizer = SgdOptions{}}};
     options_.dump_passes = directory_;
   }
 

@@ -190,7 +190,10 @@ TEST(PipelineTest, StagesShareIpusAndWeights) {
 }
 
 std::string Refusal(const Network& network, CompileOptions options, uint32_t accumulation) {
-  options.programs = {{.name = "train", .accumulation = accumulation, .loss = network.loss}};
+  options.programs = {{.name = "train",
+                       .accumulation = accumulation,
+                       .loss = network.loss,
+                       .optimizer = SgdOptions{}}};
   return std::string(Compile(network.graph, options).status().message());
 }
 

@@ -93,7 +93,8 @@ TEST(PlacementTest, SoDoWeightsThatAreCast) {
   const Tensor weights = graph.Variable("w", {FLOAT32, kFilters}, kWeights);
   const Tensor y = graph.Convolution(x, graph.Cast(weights, v1::FLOAT16), Window());
   const Tensor loss = graph.Mean(graph.Cast(y, FLOAT32));
-  const v1::Executable executable = TextOf(graph, {.programs = {{.name = "train", .loss = loss}}});
+  const v1::Executable executable =
+      TextOf(graph, {.programs = {{.name = "train", .loss = loss, .optimizer = SgdOptions{}}}});
   EXPECT_EQ(StridesOf(executable, "w"), program::OutputsLastStrides(kFilters));
   EXPECT_EQ(Copies(executable), 1);
 }
@@ -104,8 +105,9 @@ TEST(PlacementTest, Float16WeightsThatAreRoundedStochasticallyStayRowMajor) {
   const Tensor x = graph.Input("x", {v1::FLOAT16, {4, 3, 5, 5}});
   const Tensor weights = graph.Variable("w", {v1::FLOAT16, kFilters}, kWeights);
   const Tensor loss = graph.Mean(graph.Convolution(x, weights, Window()));
-  const v1::Executable executable = TextOf(
-      graph, {.rounding = Rounding::kStochastic, .programs = {{.name = "train", .loss = loss}}});
+  const v1::Executable executable =
+      TextOf(graph, {.rounding = Rounding::kStochastic,
+                     .programs = {{.name = "train", .loss = loss, .optimizer = SgdOptions{}}}});
   EXPECT_EQ(StridesOf(executable, "w"), program::RowMajorStrides(kFilters));
 }
 
@@ -114,7 +116,9 @@ TEST(PlacementTest, ProgramsPlaceAVariableAlike) {
   model.graph.Output("weights", model.weights);
   // The first program reads them for its output alone.
   const v1::Executable executable =
-      TextOf(model.graph, {.programs = {{.name = "infer"}, {.name = "train", .loss = model.loss}}});
+      TextOf(model.graph,
+             {.programs = {{.name = "infer"},
+                           {.name = "train", .loss = model.loss, .optimizer = SgdOptions{}}}});
   EXPECT_EQ(StridesOf(executable, "w"), program::OutputsLastStrides(kFilters));
 }
 
@@ -125,15 +129,17 @@ TEST(PlacementTest, BuffersStayRowMajor) {
   model.graph.Output("y", model.graph.Convolution(x, average, Window()));
   model.graph.Assign(average, model.graph.Add(average, model.weights));
   const v1::Executable executable =
-      TextOf(model.graph, {.programs = {{.name = "train", .loss = model.loss}}});
+      TextOf(model.graph,
+             {.programs = {{.name = "train", .loss = model.loss, .optimizer = SgdOptions{}}}});
   EXPECT_EQ(StridesOf(executable, "average"), program::RowMajorStrides(kFilters));
 }
 
 TEST(PlacementTest, ImagesMoveBetweenIpusAsTheyLie) {
   const Model alone, apart(1);
   const auto options = [](const Model& model, uint32_t ipus) {
-    return CompileOptions{.ipus_per_replica = ipus,
-                          .programs = {{.name = "train", .loss = model.loss}}};
+    return CompileOptions{
+        .ipus_per_replica = ipus,
+        .programs = {{.name = "train", .loss = model.loss, .optimizer = SgdOptions{}}}};
   };
   const v1::Executable executable = TextOf(apart.graph, options(apart, 2));
   EXPECT_EQ(executable.exchanges_size(), 2);  // forward and back

@@ -28,10 +28,12 @@ Compiled CompileLayers(v1::DataType type, Rounding rounding, uint32_t second = 0
   const Tensor loss = g.Mean(g.Cast(g.Unary(v1::TANH, g.MatMul(hidden, w2)), FLOAT32));
   g.Output("loss", loss);
   const auto compiled = Compile(
-      g, {.ipus_per_replica = second + 1,
-          .total_replicas = 2,
-          .rounding = rounding,
-          .programs = {{.name = "train", .accumulation = 2, .loss = loss}, {.name = "evaluate"}}});
+      g,
+      {.ipus_per_replica = second + 1,
+       .total_replicas = 2,
+       .rounding = rounding,
+       .programs = {{.name = "train", .accumulation = 2, .loss = loss, .optimizer = SgdOptions{}},
+                    {.name = "evaluate"}}});
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   return compiled.ok() ? *compiled : Compiled();
 }

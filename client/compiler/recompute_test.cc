@@ -47,7 +47,7 @@ std::set<std::string> ComputedAgain(Recomputation recomputation) {
   CompileOptions options;
   options.recomputation = recomputation;
   options.fusion = false;
-  options.programs = {{.name = "train", .loss = network.loss}};
+  options.programs = {{.name = "train", .loss = network.loss, .optimizer = SgdOptions{}}};
   const auto compiled = Compile(network.graph, options);
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   v1::Origins origins;

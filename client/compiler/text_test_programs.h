@@ -115,7 +115,8 @@ inline TestProgram StochasticRounding(Rounding rounding, const char* name,
   test.options.ipus_per_replica = 2;
   test.options.total_replicas = 2;
   test.options.rounding = rounding;
-  test.options.programs = {{.name = "train", .loss = loss}, {.name = "infer"}};
+  test.options.programs = {{.name = "train", .loss = loss, .optimizer = SgdOptions{}},
+                           {.name = "infer"}};
   return test;
 }
 
@@ -132,7 +133,8 @@ inline TestProgram Dropout() {
     y = graph.Add(y, graph.Constant({FLOAT32, {}}, value));
   graph.Assign(buffer, y);
   graph.Output("buffer before", buffer);
-  test.options.programs = {{.name = "train", .loss = graph.Sum(y)}, {.name = "infer"}};
+  test.options.programs = {{.name = "train", .loss = graph.Sum(y), .optimizer = SgdOptions{}},
+                           {.name = "infer"}};
   return test;
 }
 
@@ -179,12 +181,15 @@ inline TestProgram Pipeline(Schedule schedule, const char* name,
   graph.Output("loss", loss);
   test.options.ipus_per_replica = 4;
   test.options.schedule = schedule;
-  test.options.programs = {
-      {.name = "train", .accumulation = 6, .loss = loss, .output_mode = OutputMode::kFinal},
-      {.name = "infer",
-       .device_iterations = 6,
-       .output_mode = OutputMode::kEveryN,
-       .output_period = 2}};
+  test.options.programs = {{.name = "train",
+                            .accumulation = 6,
+                            .loss = loss,
+                            .optimizer = SgdOptions{},
+                            .output_mode = OutputMode::kFinal},
+                           {.name = "infer",
+                            .device_iterations = 6,
+                            .output_mode = OutputMode::kEveryN,
+                            .output_period = 2}};
   return test;
 }
 
@@ -218,7 +223,8 @@ inline TestProgram BatchNorm() {
   for (Tensor variable : graph.variables())
     graph.Output("copy of " + graph.values()[variable.id].name, graph.Relu(variable));
   test.options.total_replicas = 2;
-  test.options.programs = {{.name = "train", .loss = graph.Mean(y)}, {.name = "weights"}};
+  test.options.programs = {{.name = "train", .loss = graph.Mean(y), .optimizer = SgdOptions{}},
+                           {.name = "weights"}};
   return test;
 }
 

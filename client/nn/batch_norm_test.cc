@@ -112,7 +112,8 @@ TEST(BatchNormTest, GroupsDivideTheReplicasOfTheJob) {
   const Builder net(graph, {.training = true, .norm_replicas = 3});
   const Tensor loss = graph.Mean(net.BatchNorm("bn", graph.Input("x", {FLOAT32, {4, 1}})));
   const auto compiled = compiler::Compile(
-      graph, {.total_replicas = 4, .programs = {{.name = "train", .loss = loss}}});
+      graph, {.total_replicas = 4,
+              .programs = {{.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{}}}});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const auto session =
       session::Session::Create(*session::CreateIpuModel({.replicas = 4}), *compiled);

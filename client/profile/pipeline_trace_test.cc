@@ -43,8 +43,10 @@ compiler::Compiled EqualStages(uint32_t accumulation) {
   // Otherwise it would not fit.
   options.recomputation = compiler::Recomputation::kAll;
   options.products.memory_proportions.assign(4, 0.3f);
-  options.programs = {
-      {.name = "train", .accumulation = accumulation, .loss = g.Mean(g.Cast(x, FLOAT32))}};
+  options.programs = {{.name = "train",
+                       .accumulation = accumulation,
+                       .loss = g.Mean(g.Cast(x, FLOAT32)),
+                       .optimizer = compiler::SgdOptions{}}};
   auto compiled = compiler::Compile(g, options);
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   return *std::move(compiled);

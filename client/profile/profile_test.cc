@@ -67,7 +67,10 @@ compiler::Compiled Compile(uint32_t ipus, Schedule schedule = Schedule::kGrouped
   const Tensor loss = g.Mean(g.SoftmaxCrossEntropy(logits, labels));
   g.Output("loss", loss);
   compiler::CompileOptions compile{.ipus_per_replica = ipus, .schedule = schedule};
-  compile.programs = {{.name = "train/one", .accumulation = accumulation, .loss = loss},
+  compile.programs = {{.name = "train/one",
+                       .accumulation = accumulation,
+                       .loss = loss,
+                       .optimizer = compiler::SgdOptions{}},
                       {.name = "evaluate", .device_iterations = 4}};
   auto compiled = compiler::Compile(g, compile);
   EXPECT_TRUE(compiled.ok()) << compiled.status();

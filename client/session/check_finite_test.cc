@@ -28,10 +28,11 @@ Opened Open(const Graph& graph, std::optional<Tensor> loss, bool check, bool fus
             uint32_t accumulation = 1) {
   compiler::CompileOptions options;
   options.fusion = fusion;
-  options.programs = {{.name = "main",
-                       .accumulation = accumulation,
-                       .loss = loss,
-                       .optimizer = compiler::SgdOptions{.learning_rate = 0.1f}}};
+  options.programs = {{.name = "main", .accumulation = accumulation}};
+  if (loss) {
+    options.programs[0].loss = loss;
+    options.programs[0].optimizer = compiler::SgdOptions{.learning_rate = 0.1f};
+  }
   const auto compiled = compiler::Compile(graph, options);
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   auto session =

@@ -55,7 +55,8 @@ Trained Train(DataType type, bool fusion) {
   const Tensor logits = Network(net, graph.Cast(images, type));
   const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(graph.Cast(logits, FLOAT32), labels));
   graph.Output("loss", loss);
-  compiler::ProgramSpec spec{.name = "train", .accumulation = 2, .loss = loss};
+  compiler::ProgramSpec spec{
+      .name = "train", .accumulation = 2, .loss = loss, .optimizer = compiler::SgdOptions{}};
   spec.optimizer = compiler::SgdOptions{.learning_rate = 0.05f, .momentum = 0.9f};
   spec.loss_scale = 64;
   const auto compiled = compiler::Compile(graph, {.fusion = fusion, .programs = {spec}});

@@ -95,7 +95,9 @@ TEST_P(GradientScaleTest, TheScaleGrowsAfterAnIntervalOfGoodUpdates) {
 }
 
 TEST_P(GradientScaleTest, AScaleThatBecomesZeroFailsTheRun) {
-  Open({.loss_scale = 0x1p-149f, .automatic_loss_scale = compiler::AutomaticLossScale()});
+  Open({.optimizer = compiler::SgdOptions{},
+        .loss_scale = 0x1p-149f,
+        .automatic_loss_scale = compiler::AutomaticLossScale()});
   const absl::Status status = Step(NAN);
   EXPECT_NE(std::string(status.message()).find("the loss scale became 0"), std::string::npos)
       << status;

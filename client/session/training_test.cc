@@ -84,7 +84,7 @@ Trained Train(const std::vector<ProgramSpec>& spec_of_run) {
   for (uint32_t run = 0; run < spec_of_run.size(); ++run) {
     EXPECT_TRUE(session
                     ->WriteFloats(compiler::HyperParametersName(0),
-                                  compiler::HyperParameters(spec_of_run[run].optimizer))
+                                  compiler::HyperParameters(*spec_of_run[run].optimizer))
                     .ok());
     for (uint32_t replica = 0; replica < kReplicas; ++replica) {
       const Data data = DataOf(run, replica);
@@ -177,10 +177,10 @@ Trained TrainInDouble(const std::vector<ProgramSpec>& spec_of_run) {
       }
       ++step;
       for (size_t i = 0; i < kWeights; ++i) {
-        if (const auto* adam = std::get_if<AdamOptions>(&spec.optimizer)) {
+        if (const auto* adam = std::get_if<AdamOptions>(&*spec.optimizer)) {
           weights[i].Update(*adam, step, gradient[i]);
         } else {
-          weights[i].Update(std::get<SgdOptions>(spec.optimizer), step, gradient[i]);
+          weights[i].Update(std::get<SgdOptions>(*spec.optimizer), step, gradient[i]);
         }
       }
     }
@@ -298,7 +298,7 @@ class RandomTrainingTest : public testing::TestWithParam<uint32_t> {
     graph.Output("a", a);
     graph.Output("b", b);
     const Tensor loss = graph.Sum(graph.Multiply(graph.Multiply(a, b), w));
-    session_ = Open(graph, {}, loss, GetParam());
+    session_ = Open(graph, {.optimizer = SgdOptions{}}, loss, GetParam());
   }
 
   // Each IPU has its own.

@@ -116,14 +116,14 @@ absl::StatusOr<compiler::Compiled> Compile(const NetworkOptions& options) {
   graph::Dims dims = {options.batch};
   dims.insert(dims.end(), model->image.begin(), model->image.end());
   const auto type = options.half ? program::v1::FLOAT16 : program::v1::FLOAT32;
-  // The rate is low, so that losses stay finite in float16, too.
-  compiler::ProgramSpec spec{
-      .name = "run", .optimizer = compiler::SgdOptions{.learning_rate = 1e-4f, .momentum = 0.9f}};
+  compiler::ProgramSpec spec{.name = "run"};
   const Tensor logits = model->build(net, graph.Input("images", {type, dims}));
   if (options.training) {
     const Tensor labels = graph.Input("labels", {program::v1::INT32, {options.batch}});
     spec.loss =
         graph.Mean(graph.SoftmaxCrossEntropy(graph.Cast(logits, program::v1::FLOAT32), labels));
+    // The rate is low, so that losses stay finite in float16, too.
+    spec.optimizer = compiler::SgdOptions{.learning_rate = 1e-4f, .momentum = 0.9f};
     graph.Output("loss", *spec.loss);
   } else {
     graph.Output("logits", logits);

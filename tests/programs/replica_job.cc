@@ -86,10 +86,13 @@ absl::Status Run(const Arguments& arguments) {
   options.total_replicas = total;
   options.ipus_per_replica = arguments.ipus;
   if (arguments.pipeline) options.schedule = compiler::Schedule::kGrouped;
-  options.programs = {{.name = "train",
-                       .accumulation = arguments.accumulation,
-                       .optimizer = compiler::SgdOptions{.learning_rate = 0.01f}}};
-  if (!arguments.late()) options.programs[0].loss = loss;
+  options.programs = {{.name = "train"}};
+  if (!arguments.late()) {
+    compiler::ProgramSpec& train = options.programs[0];
+    train.accumulation = arguments.accumulation;
+    train.loss = loss;
+    train.optimizer = compiler::SgdOptions{.learning_rate = 0.01f};
+  }
   VPOD_ASSIGN_OR_RETURN(const auto compiled, compiler::Compile(graph, options));
   if (culprit && arguments.fault == "absent") {
     sleep(600);

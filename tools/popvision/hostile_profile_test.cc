@@ -66,7 +66,8 @@ std::string SmallProfile(const std::string& directory) {
   }
   const Tensor loss = g.Mean(x);
   compiler::CompileOptions options{.ipus_per_replica = 2, .schedule = compiler::Schedule::kGrouped};
-  options.programs = {{.name = "train", .accumulation = 3, .loss = loss}};
+  options.programs = {
+      {.name = "train", .accumulation = 3, .loss = loss, .optimizer = compiler::SgdOptions{}}};
   const auto compiled = compiler::Compile(g, options);
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   profile::ProfileOptions profile;
