@@ -1,5 +1,6 @@
 #include "client/compiler/compiler.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -114,6 +115,14 @@ std::map<std::string, Compiled::Initial> InitialValues(const program::Executable
   return values;
 }
 
+uint32_t ReplicasOf(const graph::Graph& graph, const CompileOptions& options) {
+  const bool trains = std::any_of(options.programs.begin(), options.programs.end(),
+                                  [](const ProgramSpec& spec) { return spec.loss.has_value(); });
+  const bool counts = std::any_of(graph.assignments().begin(), graph.assignments().end(),
+                                  [](const graph::Assignment& each) { return each.counts; });
+  return trains || counts ? options.total_replicas : 0;
+}
+
 absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& asked_for,
                                  const Progress& progress) {
   CompileOptions options = IsPlannedProgram() ? OptionsForPlan(asked_for) : asked_for;
@@ -152,6 +161,7 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   if (!asked_for.allow_out_of_memory) VPOD_RETURN_IF_ERROR(CheckThatItFits(options, compiled));
   report("Initial values");
   compiled.initial_values = InitialValues(*compiled.executable, graph, options);
+  compiled.total_replicas = ReplicasOf(graph, options);
   report("Done");
   return compiled;
 }

@@ -216,7 +216,8 @@ const char* NameOf(Recomputation recomputation);
 
 struct CompileOptions {
   uint32_t ipus_per_replica = 1;
-  uint32_t total_replicas = 1;  // of the job, for the mean of the gradients
+  // Of the job: the mean of the gradients and the numbers of micro-batches follow from it.
+  uint32_t total_replicas = 1;
   // Fuses ops that lie beside each other, which changes no result.
   // Programs with stochastic rounding are never fused: each of their operations rounds by itself.
   bool fusion = true;
@@ -269,6 +270,8 @@ struct Compiled {
   std::shared_ptr<const program::Executable> executable;
   std::map<std::string, Initial> initial_values;  // by name
   bool fits = true;  // false if it does not, but the environment allowed it
+  // The replicas of the jobs that it may run in (ReplicasOf); 0: any number.
+  uint32_t total_replicas = 0;
 };
 
 // Names of the optimiser's variables on an IPU. Hyper-parameters are in the order of the messages
@@ -287,6 +290,10 @@ bool IsOptimizerState(absl::string_view name);
 // Whether an executable computes values of the forward pass again, by its origins. False if the
 // recomputation found nothing to do, as norm-only does in a network without norms.
 bool Recomputes(const program::Executable& executable);
+
+// The replicas of the jobs for which graph and options give an executable: gradients are divided by
+// their number, and random elements follow from it. 0: nothing depends on it.
+uint32_t ReplicasOf(const graph::Graph& graph, const CompileOptions& options);
 
 // Called before each step of a compilation with what it does and the number of steps that are done,
 // and after the last one.

@@ -1,5 +1,7 @@
 #include "client/session/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -42,6 +44,15 @@ absl::Status CheckCount(absl::string_view variable, const program::TensorType& t
   if (static_cast<size_t>(type.elements()) == values) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("variable '", variable, "' is ", type.ToString(),
                                                  "; ", values, " values given"));
+}
+
+// Replicas of another number would train wrong without a word.
+absl::Status CheckReplicas(const Device& device, const compiler::Compiled& compiled) {
+  const uint32_t compiled_for = compiled.total_replicas, has = device.job_part().total_replicas;
+  if (compiled_for == 0 || compiled_for == has) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the executable is for ", compiled_for, compiled_for == 1 ? " replica" : " replicas",
+      ", and the job has ", has, ": compile it with total_replicas=", has));
 }
 
 // The host reads and writes variables as wholes: an instance has all parts.
@@ -88,11 +99,14 @@ std::string Refusal(const absl::Status& refused, const compiler::Compiled& compi
 
 Session::Session(std::unique_ptr<Device> device,
                  std::shared_ptr<const program::Executable> executable)
-    : device_(std::move(device)),
+    : process_(getpid()),
+      device_(std::move(device)),
       executable_(std::move(executable)),
       layout_(executable_->proto(), device_->local_replicas()) {}
 
 Session::~Session() {
+  // Its threads are not in this process: what waits for them would wait for ever.
+  if (!CheckProcess().ok()) static_cast<void>(device_.release());
   if (profiler_ != nullptr) LogLostRuns(profiler_->Finish());
 }
 
@@ -100,6 +114,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options) {
   if (compiler::IsPlannedProgram()) return LeaveForPlan(*compiled.executable);
+  VPOD_RETURN_IF_ERROR(CheckReplicas(*device, compiled));
   VPOD_RETURN_IF_ERROR(CheckSdkLog());
   VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
   WarnOfUnknown(engine);
@@ -124,16 +139,27 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>
   return session;
 }
 
-absl::StatusOr<absl::Span<std::byte>> Session::StreamBytes(absl::string_view name, uint32_t replica,
-                                                           uint32_t slot, size_t element_size) {
+absl::Status Session::CheckProcess() const {
+  if (getpid() == process_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the session is of process ", process_,
+                   " and cannot be used in a process forked from it: open one there"));
+}
+
+absl::StatusOr<absl::Span<std::byte>> Session::StreamOf(absl::string_view name, uint32_t replica,
+                                                        uint32_t slot, ElementType element) {
+  VPOD_RETURN_IF_ERROR(CheckProcess());
   VPOD_ASSIGN_OR_RETURN(uint32_t stream, executable_->FindStream(name));
   const auto& declared = executable_->proto().streams(static_cast<int>(stream));
-  if (replica >= layout_.replicas() || slot >= program::kStreamSlots ||
-      element_size != program::SizeOf(declared.type())) {
+  if (replica >= layout_.replicas() || slot >= program::kStreamSlots) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "stream '", name, "' has ", program::SizeOf(declared.type()), "-byte elements, ",
-        layout_.replicas(), " replicas and ", program::kStreamSlots, " slots; replica ", replica,
-        ", slot ", slot, " with ", element_size, "-byte elements was asked for"));
+        "stream '", name, "' has ", layout_.replicas(), " replicas and ", program::kStreamSlots,
+        " slots; replica ", replica, ", slot ", slot, " was asked for"));
+  }
+  if (!element.Reads(declared.type())) {
+    return absl::InvalidArgumentError(absl::StrCat("stream '", name, "' has elements of ",
+                                                   program::Name(declared.type()), ", not ",
+                                                   element.name()));
   }
   const uint64_t bytes = layout_.TransferBytes(stream) * layout_.Transfers(stream);
   LogEngine(LogLevel::kTrace, "Connecting stream '", name, "' of replica ", replica, ", slot ",
@@ -147,7 +173,7 @@ absl::Status Session::WriteNarrowed(absl::string_view name, uint32_t replica,
   VPOD_ASSIGN_OR_RETURN(const uint32_t stream, executable_->FindStream(name));
   const program::v1::DataType type = executable_->proto().streams(static_cast<int>(stream)).type();
   const uint64_t size = program::SizeOf(type);
-  VPOD_ASSIGN_OR_RETURN(const auto bytes, StreamBytes(name, replica, slot, size));
+  VPOD_ASSIGN_OR_RETURN(const auto bytes, StreamBytes(name, replica, slot));
   if (bytes.size() != values.size() * size) {
     return absl::InvalidArgumentError(absl::StrCat("stream '", name, "' moves ",
                                                    bytes.size() / size, " elements in a run; ",
@@ -166,6 +192,7 @@ absl::Status Session::WriteStream(absl::string_view name, uint32_t replica,
 }
 
 absl::StatusOr<base::Cycles> Session::Run(absl::string_view program, uint32_t slot) {
+  VPOD_RETURN_IF_ERROR(CheckProcess());
   VPOD_ASSIGN_OR_RETURN(uint32_t index, executable_->FindProgram(program));
   LogEngine(LogLevel::kDebug, "Running program '", program, "' with slot ", slot);
   VPOD_ASSIGN_OR_RETURN(const base::Cycles cycles, device_->Run(index, slot));
@@ -175,6 +202,7 @@ absl::StatusOr<base::Cycles> Session::Run(absl::string_view program, uint32_t sl
 }
 
 absl::StatusOr<std::string> Session::ReadBytes(absl::string_view variable, uint32_t replica) {
+  VPOD_RETURN_IF_ERROR(CheckProcess());
   LogEngine(LogLevel::kTrace, "Reading variable '", variable, "' of replica ", replica);
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
   if (declared->shards <= 1 || replica >= device_->local_replicas())
@@ -190,6 +218,7 @@ absl::StatusOr<std::string> Session::ReadBytes(absl::string_view variable, uint3
 }
 
 absl::Status Session::WriteBytes(absl::string_view variable, absl::string_view bytes) {
+  VPOD_RETURN_IF_ERROR(CheckProcess());
   LogEngine(LogLevel::kTrace, "Writing variable '", variable, "' (", bytes.size(), " bytes)");
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
   if (declared->shards <= 1) return device_->WriteVariable(variable, bytes);

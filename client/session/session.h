@@ -1,5 +1,9 @@
-// Runs a compiled model on a device: streams by name, variables by name, programs by name.
+// Runs a compiled model on a device: streams by name, variables by name, programs by name. A
+// session is for the process that opened it; in a child that is forked from it, which has neither
+// the threads nor the connections of a device, all calls fail.
 #pragma once
+
+#include <sys/types.h>
 
 #include <memory>
 #include <string>
@@ -9,6 +13,7 @@
 #include "absl/types/span.h"
 #include "client/compiler/compiler.h"
 #include "client/session/device.h"
+#include "client/session/element_type.h"
 #include "device/program/executable.h"
 #include "device/program/stream_layout.h"
 
@@ -25,10 +30,12 @@ struct LoadFileOptions {
 
 class Session {
  public:
+  // In a forked child nothing ends: the device is the parent's.
   ~Session();
   // Loads the executable and writes the initial values. The environment may change what `options`
-  // leave as it is, and ask for profiles (client/engine_options). Cancelled: `vpod plan` runs the
-  // program, which is to end; it has the executable.
+  // leave as it is, and ask for profiles (client/engine_options). InvalidArgument: the executable
+  // is for another number of replicas than the job has. Cancelled: `vpod plan` runs the program,
+  // which is to end; it has the executable.
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::unique_ptr<Device> device,
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options = {});
@@ -36,13 +43,20 @@ class Session {
   Device& device() { return *device_; }
 
   // All micro-batches of a stream that one run moves for one local replica, in order: transfers ×
-  // elements. T must have the size of the stream's elements. NotFound names the streams there are.
+  // elements. T is the type of the stream's elements, or an unsigned integer of their size for
+  // their bits (element_type.h). NotFound names the streams there are.
   template <class T>
   absl::StatusOr<absl::Span<T>> Stream(absl::string_view name, uint32_t replica,
                                        uint32_t slot = 0) {
-    absl::StatusOr<absl::Span<std::byte>> bytes = StreamBytes(name, replica, slot, sizeof(T));
+    absl::StatusOr<absl::Span<std::byte>> bytes =
+        StreamOf(name, replica, slot, ElementType::Of<T>());
     if (!bytes.ok()) return bytes.status();
     return absl::Span<T>(reinterpret_cast<T*>(bytes->data()), bytes->size() / sizeof(T));
+  }
+  // The same as bytes, whatever the type.
+  absl::StatusOr<absl::Span<std::byte>> StreamBytes(absl::string_view name, uint32_t replica,
+                                                    uint32_t slot = 0) {
+    return StreamOf(name, replica, slot, ElementType::Any());
   }
 
   // Fills such a stream from host data of 64 bits, narrowed by the rule of narrowing.h.
@@ -88,8 +102,8 @@ class Session {
 
  private:
   Session(std::unique_ptr<Device> device, std::shared_ptr<const program::Executable> executable);
-  absl::StatusOr<absl::Span<std::byte>> StreamBytes(absl::string_view name, uint32_t replica,
-                                                    uint32_t slot, size_t element_size);
+  absl::StatusOr<absl::Span<std::byte>> StreamOf(absl::string_view name, uint32_t replica,
+                                                 uint32_t slot, ElementType element);
   template <class T>
   absl::Status WriteNarrowed(absl::string_view name, uint32_t replica, absl::Span<const T> values,
                              uint32_t slot);
@@ -100,7 +114,11 @@ class Session {
   // An instruction that updates a variable of the group.
   absl::StatusOr<const program::v1::Instruction*> FindUpdate(size_t group) const;
 
-  const std::unique_ptr<Device> device_;
+  // FailedPrecondition in a process that was forked from the one that opened the session.
+  absl::Status CheckProcess() const;
+
+  const pid_t process_;  // that opened it
+  std::unique_ptr<Device> device_;
   const std::shared_ptr<const program::Executable> executable_;
   const program::StreamLayout layout_;
   std::unique_ptr<profile::Profiler> profiler_;  // null if no profiles are asked for

@@ -1,6 +1,8 @@
 #include "client/session/session.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -489,8 +491,89 @@ TEST(SessionTest, UnknownNamesListWhatThereIs) {
   EXPECT_EQ(session->Stream<float>("y", 0).status().message(),
             "no stream 'y'; there are x, labels, loss");
   EXPECT_FALSE(session->ReadFloats("w9").ok());
-  EXPECT_FALSE(session->Stream<double>("x", 0).ok());
   EXPECT_FALSE(session->Stream<float>("x", 1).ok());
+}
+
+TEST(SessionTest, AStreamIsReadInItsType) {
+  Graph graph;
+  for (const auto type : {program::v1::INT32, program::v1::FLOAT32, program::v1::FLOAT16,
+                          program::v1::BOOL, program::v1::INT8}) {
+    const std::string name(program::Name(type));
+    graph.Output("of " + name, graph.Input(name, {type, {3}}));
+  }
+  const auto session = Open(graph, {.programs = {{.name = "run"}}});
+  EXPECT_EQ(session->Stream<float>("int32", 0).status().message(),
+            "stream 'int32' has elements of int32, not float32");
+  EXPECT_EQ(session->Stream<int32_t>("float32", 0).status().message(),
+            "stream 'float32' has elements of float32, not int32");
+  EXPECT_EQ(session->Stream<int16_t>("float16", 0).status().message(),
+            "stream 'float16' has elements of float16, not int16");
+  EXPECT_EQ(session->Stream<uint32_t>("of int8", 0).status().message(),
+            "stream 'of int8' has elements of int8, not uint32");
+  EXPECT_TRUE(session->Stream<int32_t>("int32", 0).ok());
+  EXPECT_TRUE(session->Stream<_Float16>("float16", 0).ok());
+  EXPECT_TRUE(session->Stream<bool>("bool", 0).ok());
+  // The bits of any type.
+  EXPECT_EQ(session->Stream<uint32_t>("float32", 0)->size(), 3u);
+  EXPECT_EQ(session->Stream<uint16_t>("float16", 0)->size(), 3u);
+  EXPECT_EQ(session->Stream<uint8_t>("bool", 0)->size(), 3u);
+  EXPECT_EQ(session->StreamBytes("float16", 0)->size(), 6u);
+}
+
+// Creates a session of a graph that was compiled for so many replicas on `replicas` of them.
+absl::Status OpenOn(uint32_t replicas, const Graph& graph,
+                    const compiler::CompileOptions& options) {
+  const auto compiled = compiler::Compile(graph, options);
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  if (!compiled.ok()) return compiled.status();
+  return Session::Create(*CreateIpuModel({.replicas = replicas, .compute_threads = 2}), *compiled)
+      .status();
+}
+
+TEST(SessionTest, AnExecutableIsForItsNumberOfReplicas) {
+  Tensor loss;
+  const Graph graph = Classifier(0, &loss);
+  const compiler::ProgramSpec train{
+      .name = "train", .loss = loss, .optimizer = compiler::SgdOptions{}};
+  EXPECT_EQ(OpenOn(2, graph, {.programs = {train}}).message(),
+            "the executable is for 1 replica, and the job has 2: compile it with total_replicas=2");
+  EXPECT_EQ(OpenOn(1, graph, {.total_replicas = 4, .programs = {train}}).message(),
+            "the executable is for 4 replicas, and the job has 1: compile it with "
+            "total_replicas=1");
+  EXPECT_TRUE(OpenOn(4, graph, {.total_replicas = 4, .programs = {train}}).ok());
+  // Nothing depends on the number.
+  EXPECT_TRUE(OpenOn(4, graph, {.programs = {{.name = "infer"}}}).ok());
+  // The numbers of micro-batches do.
+  Graph random;
+  random.Output("y", random.Random(program::v1::Random::UNIFORM, {FLOAT32, {4}}));
+  EXPECT_FALSE(OpenOn(2, random, {.programs = {{.name = "infer"}}}).ok());
+  EXPECT_TRUE(OpenOn(2, random, {.total_replicas = 2, .programs = {{.name = "infer"}}}).ok());
+}
+
+TEST(SessionTest, AForkedChildHasNoSession) {
+  Graph graph;
+  graph.Output("y", graph.Buffer("x", {FLOAT32, {1}}, {3}));
+  auto session = Open(graph, {.programs = {{.name = "run"}}});
+  ASSERT_TRUE(session);
+  const std::string message =
+      absl::StrCat("the session is of process ", getpid(),
+                   " and cannot be used in a process forked from it: open one there");
+  const pid_t child = fork();
+  if (child == 0) {
+    int refused = 0;
+    for (const absl::Status& status :
+         {session->Run("run").status(), session->ReadBytes("x").status(),
+          session->WriteFloats("x", std::vector<float>{4}), session->StreamBytes("y", 0).status(),
+          session->Save("/dev/null")})
+      refused += status.message() == message;
+    session.reset();  // and does not wait for threads that are not there
+    _exit(refused);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 5) << status;
+  ASSERT_TRUE(session->Run("run").ok());
+  EXPECT_EQ((*session->Stream<float>("y", 0))[0], 3);
 }
 
 TEST(IpuModelTest, IsRefusedUnderSeveralInstances) {

@@ -201,28 +201,9 @@ class Case {
     return session::Session::Create(std::move(device), compiled);
   }
 
-  // The bytes of a stream.
-  static absl::StatusOr<absl::Span<std::byte>> Stream(session::Session& session,
-                                                      const std::string& name,
-                                                      const TensorType& type) {
-    const auto bytes = [](auto elements) -> absl::StatusOr<absl::Span<std::byte>> {
-      if (!elements.ok()) return elements.status();
-      return absl::MakeSpan(reinterpret_cast<std::byte*>(elements->data()),
-                            elements->size() * sizeof((*elements)[0]));
-    };
-    switch (program::SizeOf(type.type)) {
-      case 1:
-        return bytes(session.Stream<uint8_t>(name, 0));
-      case 2:
-        return bytes(session.Stream<uint16_t>(name, 0));
-      default:
-        return bytes(session.Stream<uint32_t>(name, 0));
-    }
-  }
-
   absl::Status WriteInputs(session::Session& session) const {
     for (const Input& input : inputs_) {
-      const auto bytes = Stream(session, input.name, input.type);
+      const auto bytes = session.StreamBytes(input.name, 0);
       if (absl::IsNotFound(bytes.status())) continue;  // only its shape matters
       VPOD_RETURN_IF_ERROR(bytes.status());
       VPOD_RETURN_IF_ERROR(Read(input.at, bytes->data(), bytes->size()));
@@ -258,7 +239,7 @@ class Case {
         results.push_back(Result(type, sum.data()));
         continue;
       }
-      VPOD_ASSIGN_OR_RETURN(const auto bytes, Stream(*session, NameOf("result", i), type));
+      VPOD_ASSIGN_OR_RETURN(const auto bytes, session->StreamBytes(NameOf("result", i), 0));
       results.push_back(Result(type, bytes.data()));
     }
     return json{{"results", std::move(results)}, {"ops", ops_}};
@@ -266,9 +247,11 @@ class Case {
 
   absl::StatusOr<json> Train() {
     const json& train = text_.at("train");
-    compiler::ProgramSpec spec{.name = "train",
-                               .accumulation = train.at("accumulation"),
-                               .loss = values_.at(train.at("loss"))};
+    const Tensor losses = values_.at(train.at("loss"));
+    compiler::ProgramSpec spec{
+        .name = "train",
+        .accumulation = train.at("accumulation"),
+        .loss = graph_.TypeOf(losses).dims.empty() ? losses : graph_.Sum(losses)};
     if (train.contains("sgd")) spec.optimizer = Sgd(train.at("sgd"));
     if (train.contains("adam")) spec.optimizer = Adam(train.at("adam"));
     if (train.contains("rms_prop")) spec.optimizer = RmsProp(train.at("rms_prop"));
