@@ -205,7 +205,7 @@ std::vector<BadGraph> LayerGraphs() {
          m.graph.Convolution(m.image, m.Of(FLOAT32, {8, 3, 3, 3}), Graph::Sliding(2, 3));
        }},
       {"convolution 'layer1.0': a window of extent 7 does not fit spatial dimension 0 of 5 with "
-       "its padding (conv_c7)",
+       "its padding; an image is [batch, channels, spatial dimensions] (conv_c7)",
        [](Model& m) {
          m.graph.Convolution(m.image, m.Of(FLOAT32, {8, 4, 7, 7}), Graph::Sliding(2, 7));
        }},

@@ -18,11 +18,23 @@ def _is_integer(value):
     return True
 
 
+def _is_number(value):
+    if isinstance(value, (str, bytes)):
+        return False
+    try:
+        float(value)
+    except TypeError:  # also of a tensor, which has no values
+        return False
+    except (OverflowError, ValueError):
+        pass
+    return True
+
+
 # Types in pybind11's signatures: what they take, in words for one and for several, and whether a value is that.
 _SIMPLE = {
     "bool": ("True or False", "bools", lambda value: hasattr(value, "__bool__") or value is None),
     "dict": ("a dict", "dicts", lambda value: isinstance(value, dict)),
-    "float": ("a number", "numbers", lambda value: hasattr(value, "__float__") or _is_integer(value)),
+    "float": ("a number", "numbers", _is_number),
     "int": ("an integer", "integers", _is_integer),
     "object": ("an object", "objects", lambda value: True),
     "str": ("a string", "strings", lambda value: isinstance(value, (str, bytes))),
@@ -47,12 +59,18 @@ def _inner(kind):
     return outer, _split(inner[:-1])
 
 
-def _words(kind, several=False):
+def _choices(kind):
+    """The kinds of which one is to be given."""
     outer, inner = _inner(kind)
     if outer == "Optional":
-        return f"{_words(inner[0])} or None"
-    if outer == "Union":
-        words = [_words(each) for each in inner]
+        return [*_choices(inner[0]), "None"]
+    return inner if outer == "Union" else [kind]
+
+
+def _words(kind, several=False):
+    outer, inner = _inner(kind)
+    if outer in ("Optional", "Union"):
+        words = [_words(each) for each in _choices(kind)]
         return f"{', '.join(words[:-1])} or {words[-1]}"
     if outer == "List":
         return f"{'sequences' if several else 'a sequence'} of {_words(inner[0], several=True)}"
@@ -60,11 +78,19 @@ def _words(kind, several=False):
         return f"{'tuples' if several else 'a tuple'} of {' and '.join(_words(each) for each in inner)}"
     if outer in _SIMPLE:
         return _SIMPLE[outer][several]
+    if outer == "None":
+        return outer
     return outer.replace("_vpod.", "") if several else f"a {outer.replace('_vpod.', '')}"
 
 
 def _is_sequence(value):
-    return hasattr(value, "__getitem__") and hasattr(value, "__len__") and not isinstance(value, (str, bytes, dict))
+    if not hasattr(value, "__getitem__") or isinstance(value, (str, bytes, dict)):
+        return False
+    try:
+        len(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _fault(name, value, kind, classes):
@@ -96,6 +122,8 @@ def _parameters(signature):
         annotation = annotation.strip()
         if part == "*":
             kind = inspect.Parameter.KEYWORD_ONLY
+        elif part.startswith("**"):
+            parameters.append(inspect.Parameter(part[2:], inspect.Parameter.VAR_KEYWORD))
         elif part.startswith("*"):
             parameters.append(inspect.Parameter(part[1:], inspect.Parameter.VAR_POSITIONAL))
         else:
@@ -113,7 +141,8 @@ def _explanation(name, parameters, classes, args, kwargs):
     except TypeError as error:
         return TypeError(f"{name}(): {error}")
     for parameter in parameters:
-        if parameter.name not in given or parameter.kind == inspect.Parameter.VAR_POSITIONAL:
+        rest = parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        if parameter.name not in given or rest:
             continue
         value = given[parameter.name]
         fault = _fault(parameter.name, value, parameter.annotation, classes)

@@ -88,6 +88,7 @@ py::dtype NumpyType(program::v1::DataType type);
 program::v1::DataType TypeFor(const py::array& array);
 
 void DefineGraph(py::module_& module);
+void DefineConversions(py::class_<Value>& tensor);
 void DefineOperations(py::module_& module, py::class_<Value>& tensor);
 void DefineAten(py::module_& module, py::class_<graph::Graph, GraphPtr>& graph);
 void DefineLayers(py::module_& module);

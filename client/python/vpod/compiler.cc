@@ -1,7 +1,6 @@
 // vpod.compile with its programs and optimisers.
 #include "client/compiler/compiler.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -46,8 +45,8 @@ void DefineOptimizers(py::module_& module) {
              return Checked(
                  SgdOptions{learning_rate, momentum, dampening, weight_decay, nesterov, maximize});
            }),
-           py::arg("learning_rate") = 0.01f, py::kw_only(), py::arg("momentum") = 0.0f,
-           py::arg("dampening") = 0.0f, py::arg("weight_decay") = 0.0f, py::arg("nesterov") = false,
+           py::arg("learning_rate") = 0.01, py::kw_only(), py::arg("momentum") = 0.0,
+           py::arg("dampening") = 0.0, py::arg("weight_decay") = 0.0, py::arg("nesterov") = false,
            py::arg("maximize") = false);
   py::class_<AdamOptions>(module, "Adam")
       .def(py::init([](float learning_rate, float beta1, float beta2, float epsilon,
@@ -55,8 +54,8 @@ void DefineOptimizers(py::module_& module) {
              return Checked(AdamOptions{learning_rate, beta1, beta2, epsilon, weight_decay,
                                         decoupled, amsgrad, maximize});
            }),
-           py::arg("learning_rate") = 0.001f, py::kw_only(), py::arg("beta1") = 0.9f,
-           py::arg("beta2") = 0.999f, py::arg("epsilon") = 1e-8f, py::arg("weight_decay") = 0.0f,
+           py::arg("learning_rate") = 0.001, py::kw_only(), py::arg("beta1") = 0.9,
+           py::arg("beta2") = 0.999, py::arg("epsilon") = 1e-8, py::arg("weight_decay") = 0.0,
            py::arg("decoupled_weight_decay") = false, py::arg("amsgrad") = false,
            py::arg("maximize") = false);
   py::class_<RmsPropOptions>(module, "RmsProp")
@@ -65,8 +64,8 @@ void DefineOptimizers(py::module_& module) {
              return Checked(RmsPropOptions{learning_rate, alpha, epsilon, weight_decay, momentum,
                                            centered, maximize});
            }),
-           py::arg("learning_rate") = 0.01f, py::kw_only(), py::arg("alpha") = 0.99f,
-           py::arg("epsilon") = 1e-8f, py::arg("weight_decay") = 0.0f, py::arg("momentum") = 0.0f,
+           py::arg("learning_rate") = 0.01, py::kw_only(), py::arg("alpha") = 0.99,
+           py::arg("epsilon") = 1e-8, py::arg("weight_decay") = 0.0, py::arg("momentum") = 0.0,
            py::arg("centered") = false, py::arg("maximize") = false);
   py::class_<LambOptions>(module, "Lamb")
       .def(py::init([](float learning_rate, float beta1, float beta2, float epsilon,
@@ -74,8 +73,8 @@ void DefineOptimizers(py::module_& module) {
              return Checked(
                  LambOptions{learning_rate, beta1, beta2, epsilon, weight_decay, maximize});
            }),
-           py::arg("learning_rate") = 0.001f, py::kw_only(), py::arg("beta1") = 0.9f,
-           py::arg("beta2") = 0.999f, py::arg("epsilon") = 1e-6f, py::arg("weight_decay") = 0.0f,
+           py::arg("learning_rate") = 0.001, py::kw_only(), py::arg("beta1") = 0.9,
+           py::arg("beta2") = 0.999, py::arg("epsilon") = 1e-6, py::arg("weight_decay") = 0.0,
            py::arg("maximize") = false);
   py::class_<LarsOptions>(module, "Lars")
       .def(py::init([](float learning_rate, float momentum, float weight_decay, float trust,
@@ -83,8 +82,8 @@ void DefineOptimizers(py::module_& module) {
              return Checked(
                  LarsOptions{learning_rate, momentum, weight_decay, trust, epsilon, maximize});
            }),
-           py::arg("learning_rate") = 0.1f, py::kw_only(), py::arg("momentum") = 0.9f,
-           py::arg("weight_decay") = 0.0f, py::arg("trust") = 0.001f, py::arg("epsilon") = 1e-8f,
+           py::arg("learning_rate") = 0.1, py::kw_only(), py::arg("momentum") = 0.9,
+           py::arg("weight_decay") = 0.0, py::arg("trust") = 0.001, py::arg("epsilon") = 1e-8,
            py::arg("maximize") = false);
 }
 
@@ -107,7 +106,7 @@ T Choose(const char* argument, const std::string& name,
       absl::StrCat(argument, " '", name, "' must be one of ", absl::StrJoin(names, ", ")));
 }
 
-Program MakeProgram(std::string name, std::optional<Value> loss, Optimizer optimizer,
+Program MakeProgram(std::string name, std::optional<Value> loss, std::optional<Optimizer> optimizer,
                     const std::vector<std::pair<std::vector<std::string>, Optimizer>>& groups,
                     int64_t accumulation, int64_t device_iterations, std::optional<float> clip_norm,
                     std::optional<float> clip_value, std::optional<float> loss_scale,
@@ -156,20 +155,11 @@ Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
   // Another thread of Python may add to the graph meanwhile. The copy shares first values.
   const graph::Graph copy = *graph;
   const py::gil_scoped_release unlocked;
-  const bool trains = std::any_of(programs.begin(), programs.end(),
-                                  [](const Program& program) { return program.loss.has_value(); });
-  return {Take(compiler::CompileCached(copy, options, directory)), options.total_replicas, trains};
+  return {Take(compiler::CompileCached(copy, options, directory)), options.total_replicas};
 }
 
 py::tuple Described(const program::TensorType& type) {
   return py::make_tuple(py::tuple(py::cast(type.dims)), NumpyType(type.type));
-}
-
-py::dict Variables(const Executable& executable) {
-  py::dict variables;
-  for (const auto& variable : executable.compiled.executable->host_tensors())
-    variables[py::str(variable.name)] = Described(variable.host_type());
-  return variables;
 }
 
 py::dict Streams(const Executable& executable) {
@@ -181,11 +171,18 @@ py::dict Streams(const Executable& executable) {
 
 }  // namespace
 
+py::dict VariablesOf(const program::Executable& executable) {
+  py::dict variables;
+  for (const auto& variable : executable.host_tensors())
+    variables[py::str(variable.name)] = Described(variable.host_type());
+  return variables;
+}
+
 void DefineCompiler(py::module_& module) {
   DefineOptimizers(module);
   py::class_<Program>(module, "Program", "An entry point; with a loss it trains.")
       .def(py::init(&MakeProgram), py::arg("name"), py::kw_only(), py::arg("loss") = py::none(),
-           py::arg("optimizer") = Optimizer(SgdOptions()),
+           py::arg("optimizer") = py::none(),
            py::arg("groups") = std::vector<std::pair<std::vector<std::string>, Optimizer>>(),
            py::arg("accumulation") = 1, py::arg("device_iterations") = 1,
            py::arg("clip_norm") = py::none(), py::arg("clip_value") = py::none(),
@@ -197,7 +194,10 @@ void DefineCompiler(py::module_& module) {
       .def_property_readonly(
           "hash",
           [](const Executable& executable) { return executable.compiled.executable->hash(); })
-      .def_property_readonly("variables", Variables, "(shape, dtype) by name.")
+      .def_property_readonly(
+          "variables",
+          [](const Executable& executable) { return VariablesOf(*executable.compiled.executable); },
+          "(shape, dtype) by name.")
       .def_property_readonly("streams", Streams, "(shape, dtype) of one micro-batch by name.")
       .def_property_readonly(
           "programs",

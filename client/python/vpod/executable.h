@@ -1,6 +1,7 @@
 #pragma once
 
 #include "client/compiler/compiler.h"
+#include "client/python/vpod/bindings.h"
 
 namespace vpod::python {
 
@@ -8,7 +9,9 @@ namespace vpod::python {
 struct Executable {
   compiler::Compiled compiled;
   uint32_t total_replicas = 1;
-  bool trains = false;
 };
+
+// (shape, dtype) of variables by name.
+py::dict VariablesOf(const program::Executable& executable);
 
 }  // namespace vpod::python

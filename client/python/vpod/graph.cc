@@ -150,13 +150,7 @@ void DefineGraph(py::module_& module) {
       .def_property_readonly("dtype", [](const Value& x) { return NumpyType(x.type().type); })
       .def_property_readonly("graph", [](const Value& x) { return x.graph; })
       .def("__repr__",
-           [](const Value& x) { return absl::StrCat("vpod.Tensor ", x.type().ToString()); })
-      // Without it, `if x > 0` would always hold.
-      .def("__bool__", [](const Value&) -> bool {
-        throw py::type_error(
-            "a tensor has values only when its program runs; vpod.select chooses "
-            "between two by a condition");
-      });
+           [](const Value& x) { return absl::StrCat("vpod.Tensor ", x.type().ToString()); });
 
   py::class_<Scope>(module, "Scope").def("__enter__", &Scope::Enter).def("__exit__", &Scope::Exit);
   py::class_<OnIpu>(module, "OnIpu").def("__enter__", &OnIpu::Enter).def("__exit__", &OnIpu::Exit);
@@ -239,6 +233,7 @@ void DefineGraph(py::module_& module) {
           "ipu", [](const GraphPtr& graph, int64_t ipu) { return OnIpu(graph, Count("ipu", ipu)); },
           py::arg("ipu"),
           "A context: values and operations inside are on this IPU of the replica.");
+  DefineConversions(tensor);
   DefineOperations(module, tensor);
   DefineAten(module, graph);
 }

@@ -47,6 +47,12 @@ py::array ArrayOf(const py::object& values, const std::string& name) {
 
 py::array Narrowed(const py::array& array, program::v1::DataType type, const std::string& what) {
   if (array.dtype().equal(NumpyType(type))) return array;
+  if (!program::IsFloat(type) && array.dtype().kind() == 'f') {
+    const absl::string_view takes = program::Name(type);
+    throw py::value_error(absl::StrCat(what, " takes ", takes, ", and not ",
+                                       std::string(py::str(static_cast<py::object>(array.dtype()))),
+                                       ": array.astype('", takes, "') makes it that"));
+  }
   py::array result(NumpyType(type), DimsOf(array));
   auto* to = static_cast<std::byte*>(result.mutable_data());
   const auto wide = [&]<class T>(T) {
@@ -62,7 +68,7 @@ py::array Narrowed(const py::array& array, program::v1::DataType type, const std
           absl::StrCat(what, ": value ", value, " is outside the range of ", program::Name(type)));
     }
   }
-  if (program::IsFloat(type) || array.dtype().kind() == 'f') {
+  if (program::IsFloat(type)) {
     Check(session::Narrow(what, wide(double{}), type, to));
   } else {
     Check(session::Narrow(what, wide(int64_t{}), type, to));

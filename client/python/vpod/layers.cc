@@ -80,7 +80,7 @@ void DefineLayers(py::module_& module) {
             return net.Add(
                 x, [&](const nn::Builder& b, Tensor in) { return b.BatchNorm(name, in, options); });
           },
-          py::arg("name"), py::arg("x"), py::arg("epsilon") = 1e-5f, py::arg("momentum") = 0.1f,
+          py::arg("name"), py::arg("x"), py::arg("epsilon") = 1e-5, py::arg("momentum") = 0.1,
           py::arg("replicas") = 1)
       .def(
           "layer_norm",
@@ -88,7 +88,7 @@ void DefineLayers(py::module_& module) {
             return net.Add(
                 x, [&](const nn::Builder& b, Tensor in) { return b.LayerNorm(name, in, epsilon); });
           },
-          py::arg("name"), py::arg("x"), py::arg("epsilon") = 1e-5f)
+          py::arg("name"), py::arg("x"), py::arg("epsilon") = 1e-5)
       .def(
           "embedding",
           [](const Builder& net, const std::string& name, const Value& indices, int64_t count,

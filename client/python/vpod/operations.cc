@@ -99,8 +99,6 @@ void DefineElementwise(py::module_& module, py::class_<Value>& tensor) {
   tensor.attr("__hash__") = py::module_::import("builtins").attr("object").attr("__hash__");
   tensor.def("__neg__", [](const Value& x) { return Unary(program::v1::NEGATE, x); })
       .def("__abs__", [](const Value& x) { return Unary(program::v1::ABSOLUTE, x); });
-  // So that numpy_array + tensor asks the tensor, which refuses arrays.
-  tensor.attr("__array_ufunc__") = py::none();
   module.def(
       "select",
       [](const Value& condition, const py::object& a, const py::object& b) {
@@ -409,7 +407,7 @@ void DefineModels(py::module_& module, py::class_<Value>& tensor) {
   module.def("resize", Resize, py::arg("image"), py::arg("size"), py::arg("mode") = "nearest",
              py::arg("align_corners") = false);
   module.def("cross_entropy", CrossEntropy, py::arg("logits"), py::arg("labels"),
-             py::arg("label_smoothing") = 0.0f, py::arg("ignored_label") = py::none(),
+             py::arg("label_smoothing") = 0.0, py::arg("ignored_label") = py::none(),
              "The mean loss of rows of logits with int32 labels.");
 }
 

@@ -26,15 +26,6 @@ using program::TensorType;
 struct Device {
   std::unique_ptr<session::Device> device;
   uint32_t ipus_per_replica = 1;
-  bool is_model = false;
-
-  // Whether other processes have replicas of the job, too.
-  bool is_part() const { return !is_model && popdist::isPopdistEnvSet(); }
-  // The replicas of the whole job.
-  uint32_t total_replicas() const {
-    return is_part() ? static_cast<uint32_t>(popdist::getNumTotalReplicas())
-                     : device->local_replicas();
-  }
 };
 
 void CheckIpus(const Executable& executable, const Device& device) {
@@ -45,23 +36,13 @@ void CheckIpus(const Executable& executable, const Device& device) {
                                      ": open it with ipus_per_replica=", ipus));
 }
 
-// Gradients are summed over the replicas that the executable was compiled for.
-void CheckReplicas(const Executable& executable, const Device& device) {
-  const uint32_t replicas = device.total_replicas();
-  if (!executable.trains || replicas == executable.total_replicas) return;
-  throw py::value_error(absl::StrCat("the executable trains ", executable.total_replicas,
-                                     executable.total_replicas == 1 ? " replica" : " replicas",
-                                     device.is_part() ? ", the job has " : ", the device has ",
-                                     replicas, ": compile it with total_replicas=", replicas));
-}
-
 Device IpuModel(int64_t replicas, int64_t ipus_per_replica, int compute_threads) {
   const session::IpuModelOptions options{
       .replicas = Count("replicas", replicas, 1),
       .ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1),
       .compute_threads = compute_threads};
   const py::gil_scoped_release unlocked;
-  return {Take(session::CreateIpuModel(options)), options.ipus_per_replica, /*is_model=*/true};
+  return {Take(session::CreateIpuModel(options)), options.ipus_per_replica};
 }
 
 Device Attach(int64_t replicas, int64_t ipus_per_replica) {
@@ -95,7 +76,6 @@ class Session {
           "vpod.attach");
     }
     CheckIpus(executable, *device);
-    CheckReplicas(executable, *device);
     auto created = [&] {
       const py::gil_scoped_release unlocked;
       return session::Session::Create(std::move(device->device), executable.compiled);
@@ -126,6 +106,8 @@ class Session {
     }
     return outputs;
   }
+
+  py::dict Variables() const { return VariablesOf(*executable_); }
 
   uint32_t LocalReplicas() {
     const Use use(*this);
@@ -217,17 +199,8 @@ class Session {
   absl::Span<uint8_t> Bytes(uint32_t stream, const StreamShape& shape, uint32_t replica) const {
     const auto& declared = executable_->proto().streams(static_cast<int>(stream));
     const auto bytes = static_cast<size_t>(shape.transfers) * shape.type.bytes();
-    const auto first = [bytes](auto span) {
-      return absl::Span<uint8_t>(reinterpret_cast<uint8_t*>(span.data()), bytes);
-    };
-    switch (program::SizeOf(shape.type.type)) {
-      case 1:
-        return first(Take(session_->Stream<uint8_t>(declared.name(), replica)));
-      case 2:
-        return first(Take(session_->Stream<uint16_t>(declared.name(), replica)));
-      default:
-        return first(Take(session_->Stream<uint32_t>(declared.name(), replica)));
-    }
+    const absl::Span<std::byte> all = Take(session_->StreamBytes(declared.name(), replica));
+    return {reinterpret_cast<uint8_t*>(all.data()), bytes};
   }
 
   // Nothing is written unless all inputs are there and have their shapes.
@@ -331,6 +304,7 @@ void DefineSession(py::module_& module) {
            "On the IPUs that poprun gave to this process, or on the IPUModel, unless given.")
       .def_property_readonly("local_replicas", &Session::LocalReplicas,
                              "How many replicas of the job this process has.")
+      .def_property_readonly("variables", &Session::Variables, "(shape, dtype) by name.")
       .def_property_readonly(
           "replica_offset",
           [](const Session&) -> uint32_t {

@@ -122,7 +122,8 @@ class Regression(unittest.TestCase):
         x, t = self.graph.input("x", [8, 3]), self.graph.input("t", [8])
         w = self.graph.variable("w", np.zeros((3, 1), np.float32))
         error = (x @ w).reshape([-1]) + self.graph.variable("b", vpod.filled([1])) - t
-        self.loss = (error * error).mean()
+        self.errors = error * error
+        self.loss = self.errors.mean()
         self.graph.output("loss", self.loss)
         self.random = np.random.default_rng(7)
 
@@ -156,6 +157,9 @@ class SessionTest(Regression):
                 session.run("train", self.data(2))
 
     def test_variables(self):
+        with self.open() as session:
+            self.assertEqual(session.variables["w"], ((3, 1), np.dtype("float32")))
+            self.assertLess({"w", "b"}, set(session.variables))
         with self.open() as session, tempfile.TemporaryDirectory() as directory:
             session.write("w", [[1], [2], [3]])
             path = pathlib.Path(directory, "weights.npz")
@@ -290,6 +294,31 @@ class SessionTest(Regression):
             with self.assertRaisesRegex(ValueError, "gather.*7"):
                 session.run("run", {"x": [1, 2, 3], "i": [7]})
             np.testing.assert_array_equal(session.run("run", {"x": [1, 2, 3], "i": [2]})["y"], [3])
+
+    def test_random_elements_are_new_in_each_run(self):
+        graph = vpod.Graph()
+        graph.output("y", graph.random([4]))
+        with vpod.Session(vpod.compile(graph, [vpod.Program("infer", device_iterations=3)])) as session:
+            draws = np.concatenate([session.run("infer")["y"] for _ in range(3)])
+        self.assertEqual(len(np.unique(draws, axis=0)), 9)
+
+    def test_a_forked_child_has_no_session(self):
+        graph = vpod.Graph()
+        graph.output("y", graph.buffer("x", [3.0], "float32"))
+        session = vpod.Session(vpod.compile(graph, [vpod.Program("run")]))
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for call in (lambda: session.run("run"), lambda: session.read("x"), lambda: session.write("x", [1])):
+                try:
+                    call()
+                except vpod.Error as error:
+                    refused += f"the session is of process {os.getppid()} and cannot be used" in str(error)
+            session.close()
+            os._exit(refused)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 3)
+        np.testing.assert_array_equal(session.run("run")["y"], [3])
+        session.close()
 
     def test_tensors_keep_their_graph(self):
         x = vpod.Graph().input("x", [2])
@@ -509,8 +538,16 @@ class WrongCallsTest(Regression):
              "beta2 is 1, must be 0 or more and below 1"),
             (lambda: vpod.compile(g, [program("a", loss=loss, groups=[(["w"], vpod.Lars(momentum=-1))])]), ValueError,
              "the momentum is -1, must be 0 or more"),
-            (lambda: vpod.compile(g, [program("a", loss=loss, clip_norm=-1)]), ValueError, "clip"),
-            (lambda: vpod.compile(g, [program("a", loss=loss, groups=[(["q"], vpod.Sgd())])]), ValueError, "'q'|q"),
+            (lambda: vpod.compile(g, [program("a", loss=loss, optimizer=vpod.Sgd(), clip_norm=-1)]), ValueError, "clip"),
+            (lambda: vpod.compile(g, [program("a", loss=loss, optimizer=vpod.Sgd(), groups=[(["q"], vpod.Sgd())])]),
+             ValueError, "there is no trainable variable 'q'"),
+            (lambda: vpod.compile(g, [program("a", loss=loss)]), ValueError,
+             "program 'a' has a loss and no optimizer: choose one, such as SGD"),
+            (lambda: vpod.compile(g, [program("a", optimizer=vpod.Adam())]), ValueError,
+             "program 'a' has an optimizer and no loss: without a loss nothing is trained"),
+            (lambda: vpod.compile(g, [program("a", clip_norm=1)]), ValueError, "program 'a' has clip_norm and no loss"),
+            (lambda: vpod.compile(g, [program("a", loss=self.errors, optimizer=vpod.Sgd())]), ValueError,
+             r"the loss is float32\[8\], must have one element: take its mean or its sum"),
             (lambda: vpod.compile(g, [program("a")], total_replicas=0), ValueError, "total_replicas is 0, must be 1 to"),
             (lambda: vpod.compile(g, [program("a")], ipus_per_replica=3), ValueError, "3"),
             (lambda: program("a", reduction="max"), ValueError, "must be one of 'mean', 'sum', 'running_mean'"),
@@ -518,7 +555,7 @@ class WrongCallsTest(Regression):
              "schedule 'paged' must be one of 'sharded', 'phased', 'grouped'"),
             (lambda: vpod.compile(g, [program("a")], recomputation="some"), ValueError, "must be one of 'none'"),
             (lambda: program("a", optimizer="sgd"), TypeError,
-             "optimizer is <class 'str'>, must be a vpod.Sgd, a vpod.Adam, a vpod.RmsProp, a vpod.Lamb or a vpod.Lars$"),
+             "optimizer is <class 'str'>, must be a vpod.Sgd, a vpod.Adam, a vpod.RmsProp, a vpod.Lamb, a vpod.Lars or None$"),
             (lambda: program("a", groups=[(["w"], 3)]), TypeError, r"groups\[0\]\[1\] is <class 'int'>, must be a vpod.Sgd"),
             (lambda: program("a", loss=3), TypeError, "loss is <class 'int'>, must be a vpod.Tensor or None$"),
             (lambda: program("a", clip_norm="b"), TypeError, "clip_norm is <class 'str'>, must be a number or None$"),
@@ -589,9 +626,9 @@ class WrongCallsTest(Regression):
         vpod.Session(executable, vpod.ipu_model(4)).close()
         calls = [
             (lambda: vpod.Session(alone, vpod.ipu_model(4)), ValueError,
-             "trains 1 replica, the device has 4: compile it with total_replicas=4"),
+             "is for 1 replica, and the job has 4: compile it with total_replicas=4"),
             (lambda: vpod.Session(four, vpod.ipu_model(2)), ValueError,
-             "trains 4 replicas, the device has 2: compile it with total_replicas=2"),
+             "is for 4 replicas, and the job has 2: compile it with total_replicas=2"),
             (lambda: session.run("nope", data), ValueError, "no program 'nope'; there are train, infer"),
             (lambda: session.run("train"), ValueError, "input 't' is missing; there are: 't', 'x'"),
             (lambda: session.run("train", {**data, "q": 1}), ValueError, "no input 'q'; there are: 't', 'x'"),
@@ -601,6 +638,9 @@ class WrongCallsTest(Regression):
             (lambda: counting.run("count", {"n": np.full(1, 2**64 - 1, np.uint64)}), ValueError,
              "value 18446744073709551615 is outside the range of int32"),
             (lambda: counting.run("count", {"n": [2**31]}), ValueError, "value 2147483648 at index 0 is outside"),
+            (lambda: counting.run("count", {"n": np.float32([1])}), ValueError,
+             r"stream 'n' takes int32, and not float32: array.astype\('int32'\) makes it that"),
+            (lambda: counting.run("count", {"n": [0.5]}), ValueError, "stream 'n' takes int32, and not float64"),
             (lambda: session.run("train", 5), TypeError, "inputs is <class 'int'>, must be a dict$"),
             (lambda: session.run(), TypeError, r"run\(\): missing a required argument: 'program'$"),
             (lambda: session.read("nope"), ValueError, "no variable 'nope'; there are w, b"),
@@ -638,6 +678,75 @@ class WrongCallsTest(Regression):
         session.close()
         for call in (lambda: session.run("train", data), lambda: session.read("w"), lambda: session.save("a")):
             self.refused(call, vpod.Error, "the session is closed")
+
+
+class ConversionsTest(unittest.TestCase):
+    """What would take a tensor for an array or a number is refused, with what to use instead."""
+
+    def setUp(self):
+        self.graph = vpod.Graph()
+        self.x = self.graph.input("x", [2, 3])
+
+    def test_functions_of_numpy(self):
+        x = self.x
+        calls = [
+            (lambda: np.argmax(x), "numpy.argmax does not take a vpod.Tensor: use the tensor's argmax$"),
+            (lambda: np.dot(x, x), "numpy.dot does not take a vpod.Tensor: use vpod.matmul$"),
+            (lambda: np.dot(np.ones((3, 3)), x), "use vpod.matmul$"),
+            (lambda: np.stack([x, x]), "numpy.stack does not take a vpod.Tensor: use vpod.concat$"),
+            (lambda: np.concatenate([x, x]), "use vpod.concat$"),
+            (lambda: np.sum(x), "use the tensor's sum$"),
+            (lambda: np.max(x), "use the tensor's max$"),
+            (lambda: np.shape(x), "use the tensor's shape$"),
+            (lambda: np.exp(x), "numpy.exp does not take a vpod.Tensor: use vpod.exp$"),
+            (lambda: np.arctan(x), "use vpod.atan$"),
+            (lambda: np.maximum(x, 1), "use vpod.maximum$"),
+            (lambda: np.add(x, x), r"use the operator \+$"),
+            (lambda: np.add.reduce(x), r"use the operator \+$"),
+            (lambda: np.add(np.float32(1), x, dtype="float64"), r"use the operator \+$"),
+            (lambda: np.where(x > 0, x, 0), "use vpod.select$"),
+            (lambda: np.cov(x), "numpy.cov does not take a vpod.Tensor: use functions of vpod and methods of the tensor$"),
+            (lambda: np.array(x), "a tensor has values only when its program runs; session.run gives an output as an array"),
+            (lambda: np.asarray([x, x]), "session.run gives an output as an array"),
+            (lambda: np.ones((2, 3)) + x, "an array is not an operand: make it a variable, a buffer or an input"),
+            (lambda: np.ones((2, 3)) * x, "an array is not an operand"),
+            (lambda: np.ones((2, 3)) < x, "an array is not an operand"),
+            (lambda: np.ones((2, 2)) @ x, "numpy.matmul does not take a vpod.Tensor: use vpod.matmul$"),
+        ]
+        for call, message in calls:
+            with self.subTest(message):
+                self.assertRaisesRegex(TypeError, message, call)
+
+    def test_numbers_of_numpy_are_operands(self):
+        x = np.float32([[1, 2, 3]])
+        for two in (np.float32(2), np.float64(2), np.int64(2), np.array(2.0)):
+            for operation in (
+                lambda t: two + t * two - two,
+                lambda t: two - two * t,
+                lambda t: two / t + t / two,
+                lambda t: two**t + t**two,
+                lambda t: two % t + t % two,
+            ):
+                np.testing.assert_allclose(evaluate(operation, [x]), operation(x), rtol=1e-6)
+            for comparison in (lambda t: two < t, lambda t: two >= t, lambda t: two == t, lambda t: two != t):
+                np.testing.assert_array_equal(evaluate(comparison, [x]), comparison(x))
+
+    def test_conversions_of_python(self):
+        x = self.x
+        calls = [
+            (lambda: float(x), r"a tensor has values only when its program runs; float\(\) takes what session.run gives"),
+            (lambda: int(x), r"a tensor has values only when its program runs; int\(\) takes"),
+            (lambda: bool(x), "a tensor has values only when its program runs; vpod.select chooses"),
+            (lambda: f"{x:.3f}", "a tensor has values only when its program runs, so that '.3f' formats none"),
+            (lambda: len(x), r"a tensor has no len\(\): use its shape\[0\]"),
+            (lambda: list(x), r"a tensor is not iterated over: t\[i\] is its row i, of shape\[0\] rows"),
+            (lambda: vpod.Sgd(x), "learning_rate is <class 'vpod._vpod.Tensor'>, must be a number$"),
+            (lambda: self.graph.input("y", [x]), r"shape\[0\] is <class 'vpod._vpod.Tensor'>, must be an integer$"),
+        ]
+        for call, message in calls:
+            with self.subTest(message):
+                self.assertRaisesRegex(TypeError, message, call)
+        self.assertEqual(f"{x}", "vpod.Tensor float32[2,3]")
 
 
 class AtenTest(unittest.TestCase):
@@ -684,6 +793,14 @@ class AtenTest(unittest.TestCase):
             with self.assertRaisesRegex(error, message):
                 call()
         self.assertEqual(graph.aten("t.default", x)[0].shape, (3, 2))
+
+
+class HelpTest(unittest.TestCase):
+    def test_defaults_are_written_as_people_write_them(self):
+        for optimizer in (vpod.Sgd, vpod.Adam, vpod.RmsProp, vpod.Lamb, vpod.Lars):
+            self.assertNotRegex(optimizer.__init__.__doc__, r"\d{6}")
+        self.assertIn("learning_rate: float = 0.01,", vpod.Sgd.__init__.__doc__)
+        self.assertIn("epsilon: float = 1e-05", vpod.nn.Builder.layer_norm.__doc__)
 
 
 class StubsTest(unittest.TestCase):

@@ -69,7 +69,8 @@ absl::StatusOr<Dims> CountWindows(const Constraint& constraint, const Dims& imag
     if (padded < extent) {
       return Broken(constraint,
                     absl::StrCat("a window of extent ", extent, " does not fit spatial dimension ",
-                                 i, " of ", padded, " with its padding"));
+                                 i, " of ", padded, " with its padding; an image is [batch, ",
+                                 "channels, spatial dimensions]"));
     }
     counts.push_back((padded - extent) / window.stride(i) + 1);
   }
