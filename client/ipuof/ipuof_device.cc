@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -104,6 +105,7 @@ class IpuofDevice : public session::Device {
   }
 
   void Cancel() override {
+    cancelled_.request_stop();
     for (const auto& part : parts_) part->Detach();
   }
 
@@ -157,7 +159,7 @@ class IpuofDevice : public session::Device {
     }
     if (!status.ok()) {
       events_->Failed(status);
-      return AwaitTheEnd(status);
+      return AwaitTheEnd(status, cancelled_.get_token());
     }
     return cycles;
   }
@@ -186,6 +188,7 @@ class IpuofDevice : public session::Device {
     return absl::OkStatus();
   }
 
+  std::stop_source cancelled_;
   const std::vector<std::unique_ptr<Lease>> parts_;
   const std::shared_ptr<DeviceEvents> events_;  // the leases write to it too
   const Transport transport_;

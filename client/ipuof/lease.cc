@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <mutex>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -83,11 +84,12 @@ absl::Status OfDevice(uint32_t device_id, const vipu::Subset& ipus, const absl::
 // When an instance dies, mpirun ends the others by SIGTERM after a second and blames the first to
 // exit. A survivor that has its answer (the job was aborted) therefore waits a little for that
 // signal, so that the right one is blamed.
-absl::Status AwaitTheEnd(const absl::Status& status) {
+absl::Status AwaitTheEnd(const absl::Status& status, const std::stop_token& stopped) {
   if (absl::IsAborted(status) && !vipu::Environment("OMPI_COMM_WORLD_SIZE").empty()) {
-    timespec rest{3, 0};
-    while (nanosleep(&rest, &rest) != 0) {
-    }
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    never.wait_for(lock, stopped, std::chrono::seconds(3), [] { return false; });
   }
   return status;
 }

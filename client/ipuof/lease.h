@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -88,8 +89,9 @@ class Lease {
 };
 
 // A failure on its way to the program: after an instance was lost it waits a little for mpirun's
-// SIGTERM, so that mpirun blames the instance that was lost.
-absl::Status AwaitTheEnd(const absl::Status& status);
+// SIGTERM, so that mpirun blames the instance that was lost; no longer than until somebody stops
+// it.
+absl::Status AwaitTheEnd(const absl::Status& status, const std::stop_token& stopped = {});
 
 // Resets a device that nobody holds; `initialise_parity` makes its tile memory usable after a
 // parity error.

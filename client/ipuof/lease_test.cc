@@ -7,6 +7,9 @@
 #include <sys/un.h>
 
 #include <cstddef>
+#include <cstdlib>
+#include <stop_token>
+#include <thread>
 
 #include "device/base/random_id.h"
 #include "device/base/unique_fd.h"
@@ -61,6 +64,16 @@ TEST(LeaseTest, AnAgentThatHangsAtItsLocalListenerIsNamed) {
   const auto lease = Lease::Attach(vipu::Describe({}), options);
   EXPECT_EQ(lease.status(), absl::UnavailableError("the agent at " + agent.endpoint() +
                                                    " does not answer on its local socket"));
+}
+
+TEST(LeaseTest, ACancelledRunDoesNotWaitForTheEndOfItsJob) {
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  const absl::Status lost = absl::AbortedError("instance 1 was lost");
+  std::stop_source cancelled;
+  const std::jthread cancels([&] { cancelled.request_stop(); });
+  // They would wait for five minutes together, longer than the test may run.
+  for (int call = 0; call < 100; ++call) EXPECT_EQ(AwaitTheEnd(lost, cancelled.get_token()), lost);
+  unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 
 }  // namespace
