@@ -95,7 +95,8 @@ std::string Printable(absl::string_view text, size_t most) {
 std::string OneLine(absl::string_view message) {
   constexpr size_t kHalf = 1000;
   if (message.size() <= 2 * kHalf) return Printable(message, std::string::npos);
-  const absl::string_view end = message.substr(message.size() - kHalf);
+  absl::string_view end = message.substr(message.size() - kHalf);
+  while (!end.empty() && (end[0] & 0xC0) == 0x80) end.remove_prefix(1);  // a character goes on
   return absl::StrCat(Printable(message, kHalf), Printable(end, std::string::npos));
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/text.h"
 #include "device/fabric/collectives_impl.h"
 
 namespace vpod::fabric {
@@ -13,13 +14,15 @@ namespace {
 // Operations that others may open here before this process comes to them.
 constexpr size_t kMaxOperations = 4096;
 
-// A longer reason is cut.
+// A longer reason is cut, in whole characters: clients are told of it in a message of protobuf,
+// which is unreadable otherwise.
 constexpr size_t kMaxFailureBytes = 4096;
 
 // The code, then the message.
 std::string EncodeFailure(const absl::Status& failure) {
   std::string text(1, static_cast<char>(failure.code()));
-  absl::StrAppend(&text, failure.message().substr(0, kMaxFailureBytes - 1));
+  constexpr size_t kMark = sizeof("…") - 1;  // that something was cut
+  absl::StrAppend(&text, base::Printable(failure.message(), kMaxFailureBytes - 1 - kMark));
   return text;
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/base/text.h"
 #include "device/fabric/collectives.h"
 #include "device/fabric/collectives_test_util.h"
 #include "device/fabric/job.h"
@@ -74,6 +75,21 @@ TEST_P(CollectivesFailureTest, TheReasonForWhichARunFailedReachesAllWhoMeet) {
       ASSERT_TRUE(outcome.ok()) << outcome.status();
       EXPECT_EQ(outcome->failure.code(), cause.code());
       EXPECT_EQ(outcome->failure.message().substr(0, 4000), cause.message().substr(0, 4000));
+    }
+  }
+}
+
+// Clients are told of it in a message of protobuf, which takes whole characters only.
+TEST_P(CollectivesFailureTest, AReasonIsCutBetweenCharacters) {
+  for (const std::string begin : {"", "x"}) {
+    std::string text = begin;
+    while (text.size() < 5000) text += "ö";
+    processes_->Arrive(0, case_, all_, begin.size(), "test", absl::OutOfRangeError(text));
+    processes_->Arrive(1, case_, all_, begin.size(), "test", absl::OkStatus());
+    for (const auto& outcome : processes_->Results()) {
+      ASSERT_TRUE(outcome.ok()) << outcome.status();
+      EXPECT_TRUE(base::IsUtf8(outcome->failure.message())) << outcome->failure;
+      EXPECT_GE(outcome->failure.message().size(), 4000u);
     }
   }
 }

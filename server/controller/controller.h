@@ -8,7 +8,8 @@
 //
 // The operations on an object are in the file of its name: agents.cc, clusters.cc, allocations.cc,
 // partitions.cc, and for users accounts.cc; load.cc reads the state at start, registry.cc listens
-// to the agents' processes, reconcile.cc keeps them informed and partitions' states in step.
+// to the agents' processes, health.cc to what they tell of their machines, reconcile.cc keeps them
+// informed and partitions' states in step.
 #pragma once
 
 #include <chrono>
@@ -320,7 +321,7 @@ class Controller {
   vipuuser::PartitionConfig DescribeGcd(const Partition& partition, uint32_t gcd)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // --- Processes (registry.cc) ---
+  // --- Processes (registry.cc, health.cc) ---
   // Why the process may not register, if so.
   absl::Status CheckClaims(const vipuagent::RegisterRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -362,7 +363,7 @@ class Controller {
   // ACTIVE, or RELEASING where kernels of those before still run.
   void SetUsable(Partition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetState(Partition& partition, vipuuser::PartitionState state, Trouble trouble = {},
-                std::string error = "") ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                const std::string& error = "") ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Updates the partition's state from its processes and machines, whose health was told just now
   // or earlier.
   void UpdateState(Partition& partition, bool health_is_fresh = false)

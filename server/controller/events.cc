@@ -5,6 +5,8 @@
 #include <chrono>
 #include <utility>
 
+#include "device/base/text.h"
+
 namespace vpod::controller {
 namespace {
 
@@ -34,14 +36,15 @@ spdlog::level::level_enum Level(const std::string& severity) {
 
 }  // namespace
 
-void EventLog::Add(Severity severity, std::string object, std::string text, std::string user) {
+void EventLog::Add(Severity severity, std::string object, const std::string& text,
+                   std::string user) {
   StoredEvent event;
   event.number = ++last_number_;
   event.time_ms = WallMilliseconds();
   event.severity = Name(severity);
   event.object = std::move(object);
   event.user = std::move(user);
-  event.text = std::move(text);
+  event.text = base::Printable(text, kMostTextBytes);
   waiting_.push_back(std::move(event));
   if (waiting_.size() > kMaxWaiting) waiting_.erase(waiting_.begin());
 }

@@ -19,11 +19,14 @@ class EventLog {
  public:
   static constexpr size_t kMaxWaiting = 100000;  // beyond, while nothing can be written, the oldest
                                                  // are given up
+  // A longer text is cut. Whoever wrote its parts, it becomes one printable line: a text that is
+  // not UTF-8 would hide all events from everybody.
+  static constexpr size_t kMostTextBytes = 800;
 
   EventLog() = default;
   explicit EventLog(uint64_t last_number) : last_number_(last_number) {}
 
-  void Add(Severity severity, std::string object, std::string text, std::string user = "");
+  void Add(Severity severity, std::string object, const std::string& text, std::string user = "");
   bool empty() const { return waiting_.empty(); }
   const std::vector<StoredEvent>& waiting() const { return waiting_; }
   // They are in the store; writes their lines.

@@ -145,6 +145,8 @@ absl::Status Controller::LoadState() {
   VPOD_RETURN_IF_ERROR(LoadKind<store::StoredPartition>(*store_, "partition", [&](auto stored) {
     VPOD_RETURN_IF_ERROR(CheckPartition(state_, stored));
     generation_ = std::max(generation_, stored.generation());
+    // Older controllers kept whatever a client had sent with it, and every list showed that.
+    stored.mutable_requirements()->DiscardUnknownFields();
     if (stored.config_generation() == 0) stored.set_config_generation(stored.generation());
     Partition& partition = state_.AddPartition(std::move(stored));
     partition.pending_since = options_.now();

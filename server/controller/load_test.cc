@@ -1,4 +1,5 @@
 // Tests of the controller's start from its store.
+#include <google/protobuf/unknown_field_set.h>
 #include <gtest/gtest.h>
 
 #include "server/controller/controller_fixture.h"
@@ -111,6 +112,27 @@ TEST_F(LoadTest, PartitionOfAnOlderVersionGetsAFabricKey) {
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   Start();
   EXPECT_EQ(Stored<store::StoredPartition>("partition", "p1").generation(), now.generation());
+}
+
+// Older controllers kept with a partition whatever its creator had sent.
+TEST_F(LoadTest, WhatNobodyKnowsIsNotShown) {
+  auto stored = Stored<store::StoredPartition>("partition", "p1");
+  auto* requirements = stored.mutable_requirements();
+  requirements->GetReflection()
+      ->MutableUnknownFields(requirements)
+      ->AddLengthDelimited(1000, std::string(1 << 20, 'x'));
+  ASSERT_TRUE(store_->Commit({{"partition", "p1", stored.SerializeAsString()}}).ok());
+  Start();
+  for (const vipuuser::Partition& partition : controller_->ListPartitions())
+    EXPECT_LT(partition.ByteSizeLong(), 1000u) << partition.requirements().id();
+}
+
+// Older controllers cut texts inside characters.
+TEST_F(LoadTest, EventsThatAreNoTextAreShownAsSuch) {
+  StartAfter("UPDATE events SET text = CAST(x'63757420c3' AS TEXT) WHERE number = 1");
+  const auto events = controller_->ListEvents({});
+  ASSERT_TRUE(events.ok()) << events.status();
+  EXPECT_EQ((*events)[0].text, "cut \uFFFD");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "device/arch/hardware.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "server/controller/controller.h"
 #include "server/controller/requirements.h"
 #include "server/controller/test_cluster.h"
@@ -24,6 +25,18 @@ std::string PlaceText(const Cluster& cluster, const store::StoredPartition& part
   const vipuuser::PartitionRequirements& r = partition.requirements();
   return absl::StrCat(r.size(), " IPUs of allocation ", r.allocation_id(), " from ",
                       cluster.agents[partition.first_ipu() / kIpusPerMachine]->stored.id());
+}
+
+// Programs make it up, and it is kept as long as the partition.
+absl::Status CheckRequestId(absl::string_view id) {
+  constexpr size_t kMost = 128;
+  if (id.size() > kMost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request_id has ", id.size(), " bytes; give at most ", kMost, "."));
+  }
+  if (base::IsTextLine(id)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("request_id '", base::Printable(id), "' is not one line of printable text."));
 }
 
 // Keeps the values that an update does not name.
@@ -138,6 +151,7 @@ absl::StatusOr<std::string> Controller::CreatePartition(
     const vipuuser::CreatePartitionRequest& request, const Caller& caller) {
   const std::string& id = request.requirements().id();
   VPOD_RETURN_IF_ERROR(CheckId(id));
+  VPOD_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   {
     base::MutexLock lock(mutex_);
     const Partition* existing = state_.FindPartition(id);

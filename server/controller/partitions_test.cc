@@ -489,5 +489,45 @@ TEST_F(PartitionsTest, PartitionsNeverShareAnIpu) {
   EXPECT_GE(created, 5);
 }
 
+// It is kept as long as the partition is there.
+TEST_F(PartitionsTest, ARequestIdIsShortText) {
+  CreatePod(1);
+  EXPECT_EQ(Text(Create(Wanted("p1", 1), std::string(4 << 20, 'r'))),
+            "INVALID_ARGUMENT: request_id has 4194304 bytes; give at most 128.");
+  EXPECT_EQ(Text(Create(Wanted("p1", 1), "two\nlines")),
+            "INVALID_ARGUMENT: request_id 'two\uFFFDlines' is not one line of printable text.");
+  EXPECT_TRUE(controller_->ListPartitions().empty());
+  EXPECT_TRUE(Create(Wanted("p1", 1), std::string(128, 'r')).ok());
+  EXPECT_TRUE(Create(Wanted("p1", 1), std::string(128, 'r')).ok()) << "a retry";
+}
+
+// What a user can make a list longer by: a partition of the greatest length that is permitted, with
+// the longest reason. All of a POD65536, one for each IPU, are then less than the 256 MiB that
+// the tools read.
+TEST_F(PartitionsTest, APartitionInAListIsShort) {
+  const std::string longest(63, 'i');
+  Register(0, 1);
+  CreateAgents(0, 1);
+  vipuadmin::Cluster cluster = ClusterOf(longest, 0, 1);
+  ASSERT_TRUE(CreateCluster(cluster).ok());
+  gateway_.ConfirmAll();
+  vipuuser::CreatePartitionRequest request;
+  vipuuser::PartitionRequirements& wanted = *request.mutable_requirements();
+  wanted = Wanted(longest, 1);
+  wanted.set_allocation_id(longest);
+  wanted.set_cluster_id(longest);
+  wanted.set_sync_type("pod-native-default");
+  wanted.set_ipu_link_routing(std::string(1000, '-') + "dnc");  // the dashes count for nothing
+  wanted.mutable_index()->set_index(0);
+  ASSERT_TRUE(controller_->CreatePartition(request, Anyone(std::string(128, 'u'))).ok());
+  gateway_.Answer(absl::InvalidArgumentError(std::string(100000, 'x')));
+  ASSERT_EQ(StateOf(longest), vipuuser::PS_ERROR);
+  const std::vector<vipuuser::Partition> list = controller_->ListPartitions();
+  ASSERT_EQ(list.size(), 1u);
+  RecordProperty("bytes", static_cast<int>(list[0].ByteSizeLong()));
+  EXPECT_LT(list[0].ByteSizeLong(), 1400u);
+  EXPECT_LT(list[0].ByteSizeLong() * 65536, 256ull << 20);
+}
+
 }  // namespace
 }  // namespace vpod::controller

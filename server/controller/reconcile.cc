@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
+#include "device/base/text.h"
 #include "server/controller/controller.h"
 #include "server/controller/requirements.h"
 
@@ -63,12 +64,12 @@ void AddLater(const Partition& partition, vipuagent::ConfigureRequest& request) 
 // --- States ---
 
 void Controller::SetState(Partition& partition, vipuuser::PartitionState state, Trouble trouble,
-                          std::string error) {
+                          const std::string& error) {
   const std::string before = StateText(partition.state);
   if (partition.state == vipuuser::PS_PENDING) pending_.erase(partition.pending);
   partition.state = state;
   partition.trouble = trouble;
-  partition.last_error = std::move(error);
+  partition.last_error = base::Printable(error, kMostReasonBytes);
   if (state == vipuuser::PS_PENDING) {
     partition.pending = pending_.insert(pending_.end(), &partition);
     partition.pending_since = options_.now();
@@ -88,9 +89,9 @@ void Controller::SetState(Partition& partition, vipuuser::PartitionState state, 
 void Controller::SetPending(Partition& partition) { SetState(partition, vipuuser::PS_PENDING); }
 
 void Controller::SetUsable(Partition& partition) {
-  std::string releasing = FindReleasing(partition);
+  const std::string releasing = FindReleasing(partition);
   if (releasing.empty()) return SetState(partition, vipuuser::PS_ACTIVE);
-  SetState(partition, vipuuser::PS_RELEASING, Trouble::kNone, std::move(releasing));
+  SetState(partition, vipuuser::PS_RELEASING, Trouble::kNone, releasing);
 }
 
 void Controller::UpdateState(Partition& partition, bool health_is_fresh) {

@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "device/base/text.h"
 #include "server/controller/controller.h"
 #include "server/controller/controller_fixture.h"
 
@@ -126,6 +127,22 @@ TEST_F(ReconcileTest, RefusedConfigurationIsAnError) {
   EXPECT_EQ(StatusOf("p1").error(), static_cast<uint32_t>(absl::StatusCode::kAborted));
   EXPECT_EQ(Text(controller_->GetPartitionConfig("p1", 0).status()),
             "FAILED_PRECONDITION: Partition p1 is not ACTIVE (state ERROR).");
+}
+
+// An agent's words travel as bytes, and become text that everybody can read.
+TEST_F(ReconcileTest, WhateverAnAgentSaysBecomesText) {
+  CreatePod(1);
+  ASSERT_TRUE(Create("p1", 4).ok());
+  gateway_.Answer(absl::InvalidArgumentError("cut \xc3 and\ntwo lines " + std::string(5000, 'x')));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  const std::string message = StatusOf("p1").message();
+  EXPECT_EQ(message.substr(0, 24), "cut \uFFFD and\uFFFDtwo lines ");
+  EXPECT_LE(message.size(), kMostReasonBytes + 3);
+  EXPECT_TRUE(base::IsTextLine(message));
+  for (const std::string& text : EventsOf("partition p1")) {
+    EXPECT_TRUE(base::IsTextLine(text)) << text;
+    EXPECT_LE(text.size(), EventLog::kMostTextBytes + 3);
+  }
 }
 
 TEST_F(ReconcileTest, RestartedControllerFindsTheRefusedPartitionWithoutEndingOthers) {

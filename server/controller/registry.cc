@@ -1,10 +1,10 @@
-// The agents' processes: which machines they hold, whether they live, and how their machines are.
+// The agents' processes: which machines they hold, and whether they live. How their machines are is
+// in health.cc.
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "device/arch/topology.h"
 #include "device/base/status.h"
@@ -18,51 +18,6 @@ namespace {
 std::string MinorVersion(absl::string_view version) {
   const std::vector<absl::string_view> parts = absl::StrSplit(version, '.');
   return parts.size() < 2 ? std::string(version) : absl::StrCat(parts[0], ".", parts[1]);
-}
-
-// Marks the parts of a machine that cannot be used while a link is broken.
-void AddFailedLink(absl::string_view name, Machine& machine) {
-  constexpr uint32_t kAllIpus = (1u << arch::kIpusPerMachine) - 1;
-  const auto port = arch::FindPort(name);
-  if (!port.ok() || arch::KindOfPort(*port) == arch::LinkKind::kSyncLink) {
-    machine.failed_ipus |= kAllIpus;
-  } else if (arch::KindOfPort(*port) == arch::LinkKind::kGwLink) {
-    machine.gateway_failed = true;
-  } else {
-    machine.failed_ipus |= 1u << arch::IpuOfPort(*port);
-  }
-}
-
-void TakeOver(const vipuagent::MachineHealth& health, Machine& machine) {
-  std::vector<std::string> troubles;
-  for (const uint32_t ipu : health.failed_ipus()) {
-    if (ipu >= arch::kIpusPerMachine) continue;
-    machine.failed_ipus |= 1u << ipu;
-    troubles.push_back(absl::StrCat("IPU ", ipu, " failed"));
-  }
-  for (const std::string& link : health.failed_links()) {
-    // Shown to people, so only about ports that exist, and in few words.
-    constexpr size_t kMaxText = 100;
-    const std::string port = link.substr(0, link.find(' '));
-    if (!arch::FindPort(port).ok() || !base::IsTextLine(link) || link.size() > kMaxText) continue;
-    AddFailedLink(port, machine);
-    troubles.push_back(absl::StrCat("link ", link));
-  }
-  std::map<std::string, std::vector<uint32_t>> unclaimed;  // IPUs by who holds them
-  for (const vipuagent::Holding& holding : health.unclaimed()) {
-    if (holding.pcie_id() >= arch::kIpusPerMachine) continue;
-    machine.failed_ipus |= 1u << holding.pcie_id();
-    unclaimed[absl::StrCat(base::Printable(holding.holder()), " of partition ",
-                           base::Printable(holding.partition_id(), 63))]
-        .push_back(holding.pcie_id());
-  }
-  for (const auto& [holder, ipus] : unclaimed) {
-    troubles.push_back(absl::StrCat(ipus.size() == 1 ? "IPU " : "IPUs ", absl::StrJoin(ipus, " "),
-                                    ipus.size() == 1 ? " is" : " are", " UNCLAIMED: ", holder,
-                                    " holds ", ipus.size() == 1 ? "it" : "them",
-                                    " until it ends, or until 'reset agent'"));
-  }
-  machine.trouble = troubles.empty() ? "" : absl::StrCat(absl::StrJoin(troubles, ", "), ".");
 }
 
 absl::Status CheckText(absl::string_view field, absl::string_view text, size_t most) {
@@ -152,6 +107,7 @@ absl::Status Controller::CheckClaims(const vipuagent::RegisterRequest& request) 
 }
 
 void Controller::NoteRefusal(const vipuagent::RegisterRequest& request, const std::string& reason) {
+  std::vector<std::string> news;  // what is refused for a reason that was not known
   for (const vipuagent::Machine& machine : request.machines()) {
     const std::string address = HostPort(machine.host(), machine.port());
     const auto agent = state_.agent_by_address.find(address);
@@ -160,10 +116,15 @@ void Controller::NoteRefusal(const vipuagent::RegisterRequest& request, const st
     Refused& refused = refused_[address];
     refused.seen = options_.now();
     if (std::exchange(refused.reason, reason) == reason) continue;
-    events_.Add(Severity::kError,
-                is_agent ? absl::StrCat("agent ", agent->second->stored.id())
-                         : absl::StrCat("machine ", address),
-                absl::StrCat("refused: ", reason));
+    news.push_back(is_agent ? absl::StrCat("agent ", agent->second->stored.id())
+                            : absl::StrCat("machine ", address));
+  }
+  // One event for one message, however many machines it names.
+  if (news.size() == 1) {
+    events_.Add(Severity::kError, news[0], absl::StrCat("refused: ", reason));
+  } else if (!news.empty()) {
+    events_.Add(Severity::kError, absl::StrCat("agents of ", request.endpoint()),
+                absl::StrCat("refused: ", news.size(), " machines: ", reason));
   }
 }
 
@@ -301,128 +262,6 @@ void Controller::SetMissing(Clock::time_point awaited_before) {
       affected[partition->id()] = partition;
   }
   for (const auto& [id, partition] : affected) UpdateState(*partition);
-}
-
-vipuagent::HeartbeatRequest Controller::UnclaimedOf(const vipuagent::RegisterRequest& request) {
-  std::map<std::string, vipuagent::MachineHealth> by_host;
-  const Process& process = *state_.processes.at(request.endpoint());
-  // Generations of another store say nothing about this one.
-  const bool ours = request.controller_store() == store_->id();
-  for (const vipuagent::Holding& holding : request.held()) {
-    const auto machine = process.machine_by_host.find(holding.host());
-    if (machine == process.machine_by_host.end()) continue;
-    const Partition* partition = state_.FindPartition(holding.partition_id());
-    // It goes on, or a reset ends it.
-    if (ours && partition != nullptr &&
-        holding.config_generation() <= partition->stored.config_generation())
-      continue;
-    const Agent* agent = machine->second->agent;
-    if (ours && agent != nullptr &&
-        removals_.Cover(agent->stored.id(), holding.partition_id(), holding.config_generation()))
-      continue;
-    vipuagent::MachineHealth& health = by_host[holding.host()];
-    health.set_host(holding.host());
-    *health.add_unclaimed() = holding;
-  }
-  vipuagent::HeartbeatRequest heartbeat;
-  for (auto& [host, health] : by_host) *heartbeat.add_unwell() = std::move(health);
-  return heartbeat;
-}
-
-void Controller::SetHealth(Process& process, const vipuagent::HeartbeatRequest& request) {
-  struct Before {
-    uint32_t failed_ipus;
-    bool gateway_failed;
-    std::string trouble;
-  };
-  std::map<Machine*, Before> touched;
-  const auto touch = [&](Machine* machine) {
-    touched.try_emplace(machine,
-                        Before{machine->failed_ipus, machine->gateway_failed, machine->trouble});
-    machine->failed_ipus = 0;
-    machine->gateway_failed = false;
-    machine->trouble.clear();
-  };
-  for (Machine* machine : std::exchange(process.unwell, {})) touch(machine);
-  for (const vipuagent::MachineHealth& health : request.unwell()) {
-    const auto it = process.machine_by_host.find(health.host());
-    if (it == process.machine_by_host.end()) continue;
-    touch(it->second);
-    TakeOver(health, *it->second);
-    if (!it->second->trouble.empty()) process.unwell.push_back(it->second);
-  }
-  std::map<std::string, Partition*> affected;
-  for (const auto& [machine, before] : touched) {
-    const Agent* agent = machine->agent;
-    if (agent == nullptr) continue;
-    if (machine->trouble != before.trouble) {
-      events_.Add(machine->trouble.empty() ? Severity::kInfo : Severity::kError,
-                  absl::StrCat("agent ", agent->stored.id()),
-                  machine->trouble.empty() ? "well again" : machine->trouble);
-    }
-    if (agent->cluster == nullptr) continue;
-    state_.RefreshService(*agent);
-    for (Partition* partition : state_.PartitionsAt(*agent->cluster, agent->position))
-      affected[partition->id()] = partition;
-  }
-  for (const auto& [id, partition] : affected) UpdateState(*partition, /*health_is_fresh=*/true);
-}
-
-std::map<std::string, Partition*> Controller::SetReleasing(
-    Process& process, const google::protobuf::RepeatedPtrField<vipuagent::ReleasingIpu>& ipus) {
-  constexpr size_t kMaxReason = 512;
-  std::set<Machine*> touched;
-  for (Machine* machine : std::exchange(process.releasing, {})) {
-    machine->releasing.clear();
-    touched.insert(machine);
-  }
-  for (const vipuagent::ReleasingIpu& ipu : ipus) {
-    const auto it = process.machine_by_host.find(ipu.host());
-    if (it == process.machine_by_host.end() || ipu.pcie_id() >= arch::kIpusPerMachine) continue;
-    if (it->second->releasing.empty()) process.releasing.push_back(it->second);
-    it->second->releasing[ipu.pcie_id()] = ipu.reason().substr(0, kMaxReason);
-    touched.insert(it->second);
-  }
-  std::map<std::string, Partition*> affected;
-  for (const Machine* machine : touched) {
-    if (machine->agent == nullptr || machine->agent->cluster == nullptr) continue;
-    for (Partition* partition :
-         state_.PartitionsAt(*machine->agent->cluster, machine->agent->position))
-      affected[partition->id()] = partition;
-  }
-  return affected;
-}
-
-void Controller::AutoReset(const vipuagent::HeartbeatRequest& request) {
-  std::vector<Change> changes;
-  std::vector<std::pair<Partition*, store::StoredPartition>> reset;
-  for (int i = 0; i < request.detached_partitions_size(); ++i) {
-    Partition* partition = state_.FindPartition(request.detached_partitions(i));
-    if (partition == nullptr || partition->state != vipuuser::PS_ACTIVE ||
-        partition->stored.requirements().reconfigurable() ||
-        partition->stored.disable_auto_reset()) {
-      continue;
-    }
-    // One that was reset meanwhile may have new clients.
-    if (i < request.detached_generations_size() &&
-        request.detached_generations(i) != partition->stored.generation())
-      continue;
-    store::StoredPartition next = partition->stored;
-    next.set_generation(++generation_);
-    changes.push_back({"partition", partition->id(), next.SerializeAsString()});
-    reset.emplace_back(partition, std::move(next));
-  }
-  // One write for all, a thousand perhaps. If it fails they stay as they are: usable, only not
-  // fresh.
-  if (reset.empty() || !fenced_.ok() ||
-      !store_->Commit(changes, {{{"generation", generation_}}, {}}).ok())
-    return;
-  for (auto& [partition, next] : reset) {
-    partition->stored = std::move(next);
-    state_.Touch(*partition);
-    events_.Add(Severity::kInfo, absl::StrCat("partition ", partition->id()),
-                "reset after its last client");
-  }
 }
 
 void Controller::AddNames(const Process& process, const vipuagent::HeartbeatRequest& request,

@@ -5,7 +5,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "device/base/text.h"
 #include "server/controller/controller.h"
 #include "server/controller/controller_fixture.h"
 #include "server/controller/registry_fixture.h"
@@ -29,6 +33,65 @@ TEST_F(RegistryTest, FailedIpuConcernsItsPartitionOnly) {
   Heartbeat();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   EXPECT_EQ(controller_->GetAgent("ag0")->error(), "");
+}
+
+// What is wrong is told once, however often an agent names it, and in a text of limited length.
+TEST_F(RegistryTest, AHeartbeatThatRepeatsItselfIsToldShortly) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  Heartbeat(std::vector<uint32_t>(1000, 3),
+            std::vector<std::string>(1000, "IPU3.NLC_E_0A is down"));
+  EXPECT_EQ(StatusOf("p1").message(), "Agent ag0: IPU 3 failed, link IPU3.NLC_E_0A is down.");
+  vipuagent::HeartbeatRequest request;
+  request.set_endpoint("process-1");
+  request.set_boot_id("boot-1");
+  for (int i = 0; i < 100; ++i) {
+    vipuagent::MachineHealth* health = request.add_unwell();
+    health->set_host(Host(0));
+    for (uint32_t ipu = 0; ipu < 4; ++ipu) {
+      vipuagent::Holding* holding = health->add_unclaimed();
+      holding->set_pcie_id(ipu);
+      holding->set_partition_id(std::string(100000, 'p'));
+      holding->set_holder(absl::StrCat(i, ipu, std::string(100000, 'h')));
+    }
+  }
+  controller_->Heartbeat(request);
+  EXPECT_LE(controller_->GetAgent("ag0")->error().size(), kMostTroubleBytes + 3);
+  EXPECT_LE(StatusOf("p1").message().size(), kMostReasonBytes + 3);
+  for (const std::string& text : EventsOf("agent ag0"))
+    EXPECT_LE(text.size(), EventLog::kMostTextBytes + 3);
+  EXPECT_LE(EventsOf("agent ag0").size(), 4u) << "a hundred times the same machine";
+}
+
+// A partition that is named often is reset once.
+TEST_F(RegistryTest, APartitionIsResetOnceForEachHeartbeat) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  const size_t before = EventsOf("partition p1").size();
+  Heartbeat({}, {}, std::vector<std::string>(1000, "p1"));
+  EXPECT_EQ(EventsOf("partition p1").size(), before + 1);
+}
+
+// A reason that is cut inside a character could be read by nobody, nor any list that contains it.
+TEST_F(RegistryTest, AReasonIsCutBetweenCharacters) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  std::string umlauts = "x";
+  while (umlauts.size() < 600) umlauts += "ö";
+  for (const std::string& reason : {umlauts, umlauts.substr(1), std::string("two\nlines")}) {
+    ASSERT_TRUE(Reset("p1").ok());
+    vipuagent::ConfigureReply reply;
+    vipuagent::ReleasingIpu* releasing = reply.add_releasing();
+    releasing->set_host(Host(0));
+    releasing->set_pcie_id(3);
+    releasing->set_reason(reason);
+    gateway_.Answer(absl::OkStatus(), reply);
+    EXPECT_EQ(StateOf("p1"), vipuuser::PS_RELEASING);
+    EXPECT_TRUE(base::IsTextLine(StatusOf("p1").message())) << StatusOf("p1").message();
+    EXPECT_TRUE(base::IsTextLine(controller_->GetAgent("ag0")->ipus(3).releasing()));
+    for (const std::string& text : EventsOf("partition p1"))
+      EXPECT_TRUE(base::IsTextLine(text)) << text;
+  }
 }
 
 TEST_F(RegistryTest, FailedLinksConcernWhatTheyJoin) {

@@ -88,6 +88,23 @@ TEST_F(RegistryTest, UnknownMachinesThatFallSilentAreForgotten) {
   EXPECT_TRUE(controller_->DiscoverAgents(false, "")->empty());
 }
 
+// Whatever it names, a message that is refused is one line of the log.
+TEST_F(RegistryTest, ARefusedRegistrationIsOneEvent) {
+  CreateAgents(0, 2);
+  vipuagent::RegisterRequest request = Registration(0, 100);
+  request.set_version("1.17.3");
+  EXPECT_FALSE(controller_->Register(request).ok());
+  vipuadmin::ListEventsRequest all;
+  const auto events = controller_->ListEvents(all);
+  ASSERT_TRUE(events.ok()) << events.status();
+  ASSERT_EQ(events->size(), 3u);  // two agents were created
+  EXPECT_EQ(events->back().object, "agents of process-1");
+  EXPECT_EQ(events->back().text,
+            "refused: 100 machines: Agent software has version '1.17.3' and the controller 1.18.0; "
+            "install 1.18 on both.");
+  EXPECT_NE(controller_->GetAgent("ag1")->error(), "") << "each of them says why";
+}
+
 TEST_F(RegistryTest, TooManyUnknownMachinesAreRefused) {
   vipuagent::RegisterRequest request;
   request.set_endpoint("process-1");

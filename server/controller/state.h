@@ -35,6 +35,12 @@ struct Cluster;
 struct Partition;
 struct Process;
 
+// What is wrong with a machine or a partition, or for which kernels it waits, is shown to everybody
+// in so many bytes; agents write parts of it, which may be longer. The reason of a partition quotes
+// that of a machine.
+inline constexpr size_t kMostTroubleBytes = 600;
+inline constexpr size_t kMostReasonBytes = 700;
+
 // A machine as its process registered it.
 struct Machine {
   vipuagent::Machine description;

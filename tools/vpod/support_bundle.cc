@@ -131,7 +131,10 @@ Json Objects(const Pod& pod) {
 
 std::string EndOf(const std::string& path) {
   const std::string text = base::ReadFile(path);
-  return text.size() <= kMostLogBytes ? text : text.substr(text.size() - kMostLogBytes);
+  if (text.size() <= kMostLogBytes) return text;
+  // From the beginning of a line on: nothing is cut in a word or a character.
+  const size_t line = text.find('\n', text.size() - kMostLogBytes - 1);
+  return line == std::string::npos ? "" : text.substr(line + 1);
 }
 
 // The files of the bundle, by name.

@@ -16,6 +16,7 @@
 #include "device/base/file.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "device/base/unique_fd.h"
 #include "server/controller/store/upgrade.h"
 
@@ -34,6 +35,12 @@ constexpr char kTables[] =
 std::string Column(sqlite3_stmt* statement, int column) {
   const auto* data = static_cast<const char*>(sqlite3_column_blob(statement, column));
   return std::string(data == nullptr ? "" : data, sqlite3_column_bytes(statement, column));
+}
+
+// Older controllers may have cut a text inside a character; then it could be sent to nobody.
+std::string TextColumn(sqlite3_stmt* statement, int column) {
+  const std::string text = Column(statement, column);
+  return base::IsUtf8(text) ? text : base::Printable(text, std::string::npos);
 }
 
 // The text outlives the step.
@@ -379,9 +386,9 @@ absl::StatusOr<std::vector<StoredEvent>> Store::Events(uint64_t after, uint32_t 
   int code;
   while ((code = sqlite3_step(statement.get())) == SQLITE_ROW) {
     result.push_back({static_cast<uint64_t>(sqlite3_column_int64(statement.get(), 0)),
-                      sqlite3_column_int64(statement.get(), 1), Column(statement.get(), 2),
-                      Column(statement.get(), 3), Column(statement.get(), 4),
-                      Column(statement.get(), 5)});
+                      sqlite3_column_int64(statement.get(), 1), TextColumn(statement.get(), 2),
+                      TextColumn(statement.get(), 3), TextColumn(statement.get(), 4),
+                      TextColumn(statement.get(), 5)});
   }
   if (code != SQLITE_DONE) return Error("read events");
   return result;
