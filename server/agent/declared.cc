@@ -20,6 +20,7 @@ absl::Status CheckName(absl::string_view field, absl::string_view name) {
 absl::StatusOr<ipuof::v1::AttachOpen> Declared(ipuof::v1::AttachOpen open) {
   VPOD_RETURN_IF_ERROR(CheckName("partition_id", open.partition_id()));
   VPOD_RETURN_IF_ERROR(CheckName("job_id", open.job().job_id()));
+  open.DiscardUnknownFields();
   ipuof::v1::ProcessInfo& process = *open.mutable_process();
   for (std::string* text : {process.mutable_host(), process.mutable_user(),
                             process.mutable_executable(), process.mutable_pid_namespace()})
@@ -29,6 +30,7 @@ absl::StatusOr<ipuof::v1::AttachOpen> Declared(ipuof::v1::AttachOpen open) {
 
 absl::StatusOr<fabric::v1::JobJoin> Declared(fabric::v1::JobJoin join) {
   VPOD_RETURN_IF_ERROR(CheckName("job_id", join.member().job_id()));
+  join.DiscardUnknownFields();
   join.set_process(base::Printable(join.process(), kMaxName));
   return join;
 }

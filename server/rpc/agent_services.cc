@@ -18,6 +18,7 @@
 #include "server/rpc/client_calls.h"
 #include "server/rpc/far_ends.h"
 #include "server/rpc/hang_interceptor.h"
+#include "server/rpc/measured_service.h"
 
 namespace vpod::rpc {
 namespace {
@@ -376,12 +377,25 @@ class TelemetryService : public TelemetryBase {
   PendingCalls& waiting_;
 };
 
-class ManagementService : public vipuagent::VipuAgent::Service {
+// Without TLS everybody reaches these calls too.
+class ManagementService : public MeasuredService {
  public:
-  explicit ManagementService(agent::Agent& agent) : agent_(agent) {}
+  ManagementService(agent::Agent& agent, MessageMemory& memory)
+      : MeasuredService(vipuagent::VipuAgent::service_full_name(), memory), agent_(agent) {
+    AddMethod(new grpc::internal::RpcServiceMethod(
+        "/vipuagent.VipuAgent/Configure", grpc::internal::RpcMethod::CLIENT_STREAMING,
+        new grpc::internal::ClientStreamingHandler<ManagementService, vipuagent::ConfigureRequest,
+                                                   vipuagent::ConfigureReply>(
+            &ManagementService::Configure, this)));
+    Add("DescribeMachine", kWords, &ManagementService::DescribeMachine);
+    Add("ResetMachine", kWords, &ManagementService::ResetMachine);
+    Add("Inject", kWords, &ManagementService::Inject);
+    Add("TestLink", kWords, &ManagementService::TestLink);
+    Add("AnswerLink", kWords, &ManagementService::AnswerLink);
+  }
   grpc::Status Configure(grpc::ServerContext*,
                          grpc::ServerReader<vipuagent::ConfigureRequest>* reader,
-                         vipuagent::ConfigureReply* reply) override {
+                         vipuagent::ConfigureReply* reply) {
     vipuagent::ConfigureRequest whole, portion;
     whole.set_more_follow(true);
     while (reader->Read(&portion)) {
@@ -398,23 +412,23 @@ class ManagementService : public vipuagent::VipuAgent::Service {
   }
   grpc::Status DescribeMachine(grpc::ServerContext*,
                                const vipuagent::DescribeMachineRequest* request,
-                               vipuagent::DescribeMachineReply* reply) override {
+                               vipuagent::DescribeMachineReply* reply) {
     return Answer(agent_.DescribeMachine(request->host()), reply);
   }
   grpc::Status ResetMachine(grpc::ServerContext*, const vipuagent::ResetMachineRequest* request,
-                            vipuagent::ResetMachineReply*) override {
+                            vipuagent::ResetMachineReply*) {
     return ToGrpc(agent_.ResetMachine(request->host()));
   }
   grpc::Status Inject(grpc::ServerContext*, const vipuagent::InjectRequest* request,
-                      vipuagent::InjectReply*) override {
+                      vipuagent::InjectReply*) {
     return ToGrpc(agent_.Inject(*request));
   }
   grpc::Status TestLink(grpc::ServerContext*, const vipuagent::TestLinkRequest* request,
-                        vipuagent::TestLinkReply* reply) override {
+                        vipuagent::TestLinkReply* reply) {
     return Answer(agent_.TestLink(*request), reply);
   }
   grpc::Status AnswerLink(grpc::ServerContext*, const vipuagent::AnswerLinkRequest* request,
-                          vipuagent::AnswerLinkReply* reply) override {
+                          vipuagent::AnswerLinkReply* reply) {
     return Answer(agent_.AnswerLink(*request), reply);
   }
 
@@ -430,10 +444,11 @@ struct AgentServices::Impl {
         far_ends(tls),
         ipuof(agent, waiting),
         telemetry(agent, waiting),
-        management(agent) {}
+        management(agent, memory) {}
   agent::Agent& agent;
   FarEnds far_ends;
   PendingCalls waiting;
+  MessageMemory memory{MessageMemory::kSmallBytes};
   IpuofService ipuof;
   TelemetryService telemetry;
   ManagementService management;

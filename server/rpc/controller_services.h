@@ -9,6 +9,7 @@
 
 #include "server/controller/controller.h"
 #include "server/rpc/callers.h"
+#include "server/rpc/measured_service.h"
 
 namespace vpod::rpc {
 
@@ -25,6 +26,7 @@ class ControllerServices {
 
  private:
   Callers callers_;
+  MessageMemory memory_{64 << 20};
   const std::unique_ptr<grpc::Service> user_, admin_, registry_;
 };
 

@@ -16,17 +16,22 @@ std::string InterfaceOf(const std::string& peer) {
   return parts.size() == 3 && parts[0] == "ipv4" ? NetworkInterfaces::OfHost().Find(parts[1]) : "";
 }
 
-class RegistryService : public vipuagent::VipuRegistry::Service {
+class RegistryService : public MeasuredService {
  public:
-  explicit RegistryService(controller::Controller& controller) : controller_(controller) {}
+  RegistryService(controller::Controller& controller, MessageMemory& memory)
+      : MeasuredService(vipuagent::VipuRegistry::service_full_name(), memory),
+        controller_(controller) {
+    Add("Register", kMachines, &RegistryService::Register);
+    Add("Heartbeat", kMachines, &RegistryService::Heartbeat);
+  }
   Status Register(ServerContext* context, const vipuagent::RegisterRequest* request,
-                  vipuagent::RegisterReply* reply) override {
+                  vipuagent::RegisterReply* reply) {
     reply->set_heartbeat_interval_ms(
         static_cast<uint32_t>(controller_.agent_poll_interval().count()));
     return base::ToGrpc(controller_.Register(*request, InterfaceOf(context->peer())));
   }
   Status Heartbeat(ServerContext*, const vipuagent::HeartbeatRequest* request,
-                   vipuagent::HeartbeatReply* reply) override {
+                   vipuagent::HeartbeatReply* reply) {
     *reply = controller_.Heartbeat(*request);
     return Status::OK;
   }
@@ -37,8 +42,9 @@ class RegistryService : public vipuagent::VipuRegistry::Service {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeRegistryService(controller::Controller& controller) {
-  return std::make_unique<RegistryService>(controller);
+std::unique_ptr<grpc::Service> MakeRegistryService(controller::Controller& controller,
+                                                   MessageMemory& memory) {
+  return std::make_unique<RegistryService>(controller, memory);
 }
 
 }  // namespace vpod::rpc

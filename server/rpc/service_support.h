@@ -12,15 +12,17 @@
 #include "device/base/grpc_status.h"
 #include "server/controller/controller.h"
 #include "server/rpc/callers.h"
+#include "server/rpc/measured_service.h"
 
 namespace vpod::rpc {
 
 // The services, each in a file of its name.
 std::unique_ptr<grpc::Service> MakeUserService(controller::Controller& controller, Callers& callers,
-                                               std::string metrics_endpoint);
+                                               std::string metrics_endpoint, MessageMemory& memory);
 std::unique_ptr<grpc::Service> MakeAdminService(controller::Controller& controller,
-                                                Callers& callers);
-std::unique_ptr<grpc::Service> MakeRegistryService(controller::Controller& controller);
+                                                Callers& callers, MessageMemory& memory);
+std::unique_ptr<grpc::Service> MakeRegistryService(controller::Controller& controller,
+                                                   MessageMemory& memory);
 
 // Hands a good result to `assign`; the status for the wire.
 template <class T, class Assign>

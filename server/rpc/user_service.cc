@@ -24,22 +24,37 @@ std::string MethodOf() {
                       absl::StripSuffix(Request::descriptor()->name(), "Request"));
 }
 
-class UserService : public vipuuser::VipuUser::Service {
+class UserService : public MeasuredService {
  public:
-  UserService(controller::Controller& controller, Callers& callers, std::string metrics_endpoint)
-      : controller_(controller),
+  UserService(controller::Controller& controller, Callers& callers, std::string metrics_endpoint,
+              MessageMemory& memory)
+      : MeasuredService(vipuuser::VipuUser::service_full_name(), memory),
+        controller_(controller),
         callers_(callers),
-        metrics_endpoint_(std::move(metrics_endpoint)) {}
+        metrics_endpoint_(std::move(metrics_endpoint)) {
+    Add("GetServerInfo", kWords, &UserService::GetServerInfo);
+    Add("ListAllocations", kWords, &UserService::ListAllocations);
+    Add("ListIpuAttributes", kWords, &UserService::ListIpuAttributes);
+    Add("ListPartitions", kWords, &UserService::ListPartitions);
+    Add("GetPartition", kWords, &UserService::GetPartition);
+    Add("GetPartitionStatus", kWords, &UserService::GetPartitionStatus);
+    Add("GetPartitionIpuofConfig", kWords, &UserService::GetPartitionIpuofConfig);
+    Add("GetAvailableNumPartitions", kWords, &UserService::GetAvailableNumPartitions);
+    Add("CreatePartition", kWords, &UserService::CreatePartition);
+    Add("ResetPartition", kWords, &UserService::ResetPartition);
+    Add("RemovePartition", kWords, &UserService::RemovePartition);
+    Add("UpdatePartition", kWords, &UserService::UpdatePartition);
+  }
 
   Status GetServerInfo(ServerContext*, const vipuuser::GetServerInfoRequest*,
-                       vipuuser::GetServerInfoReply* reply) override {
+                       vipuuser::GetServerInfoReply* reply) {
     reply->set_version(controller::kVersion);
     reply->set_metrics_endpoint(metrics_endpoint_);
     reply->set_secure(callers_.secure());
     return Status::OK;
   }
   Status ListAllocations(ServerContext* context, const vipuuser::ListAllocationsRequest*,
-                         vipuuser::ListAllocationsReply* reply) override {
+                         vipuuser::ListAllocationsReply* reply) {
     return Answer(callers_.Of(*context), [&](const Caller& caller) {
       for (vipuadmin::Allocation& allocation : controller_.ListAllocations()) {
         if (!caller.MayUse(allocation.id())) continue;
@@ -51,7 +66,7 @@ class UserService : public vipuuser::VipuUser::Service {
     });
   }
   Status ListIpuAttributes(ServerContext* context, const vipuuser::ListIpuAttributesRequest*,
-                           vipuuser::ListIpuAttributesReply* reply) override {
+                           vipuuser::ListIpuAttributesReply* reply) {
     return Answer(callers_.Of(*context), [&](const Caller& caller) {
       for (auto& ipu :
            controller_.ListIpuAttributes(caller, [&] { return context->IsCancelled(); }))
@@ -59,7 +74,7 @@ class UserService : public vipuuser::VipuUser::Service {
     });
   }
   Status ListPartitions(ServerContext* context, const vipuuser::ListPartitionsRequest* request,
-                        vipuuser::ListPartitionsReply* reply) override {
+                        vipuuser::ListPartitionsReply* reply) {
     return Answer(callers_.Of(*context), [&](const Caller& caller) {
       for (auto& partition : controller_.ListPartitions(request->with_devices())) {
         if (!Check<vipuuser::GetPartitionRequest>(caller, AccessOf(partition)).ok()) continue;
@@ -69,7 +84,7 @@ class UserService : public vipuuser::VipuUser::Service {
     });
   }
   Status GetPartition(ServerContext* context, const vipuuser::GetPartitionRequest* request,
-                      vipuuser::GetPartitionReply* reply) override {
+                      vipuuser::GetPartitionReply* reply) {
     return OnPartition(*context, *request, [&](const Caller& caller, const PartitionCheck& check) {
       return Answer(controller_.GetPartition(request->partition_id(), check),
                     [&](vipuuser::Partition partition) {
@@ -80,7 +95,7 @@ class UserService : public vipuuser::VipuUser::Service {
   }
   Status GetPartitionStatus(ServerContext* context,
                             const vipuuser::GetPartitionStatusRequest* request,
-                            vipuuser::GetPartitionStatusReply* reply) override {
+                            vipuuser::GetPartitionStatusReply* reply) {
     return OnPartition(*context, *request, [&](const Caller&, const PartitionCheck& check) {
       return Answer(
           controller_.GetPartitionStatus(request->partition_id(), check),
@@ -89,7 +104,7 @@ class UserService : public vipuuser::VipuUser::Service {
   }
   Status GetPartitionIpuofConfig(ServerContext* context,
                                  const vipuuser::GetPartitionIpuofConfigRequest* request,
-                                 vipuuser::GetPartitionIpuofConfigReply* reply) override {
+                                 vipuuser::GetPartitionIpuofConfigReply* reply) {
     std::optional<uint32_t> gcd;
     if (request->has_gcd_id()) gcd = request->gcd_id().id();
     return OnPartition(*context, *request, [&](const Caller&, const PartitionCheck& check) {
@@ -101,33 +116,33 @@ class UserService : public vipuuser::VipuUser::Service {
   }
   Status GetAvailableNumPartitions(ServerContext* context,
                                    const vipuuser::GetAvailableNumPartitionsRequest* request,
-                                   vipuuser::GetAvailableNumPartitionsReply* reply) override {
+                                   vipuuser::GetAvailableNumPartitionsReply* reply) {
     const auto caller = callers_.Of(*context);
     if (!caller.ok()) return ToGrpc(caller.status());
     return Answer(controller_.AvailablePartitions(request->size(), *caller),
                   [&](uint32_t number) { reply->set_num_partitions(number); });
   }
   Status CreatePartition(ServerContext* context, const vipuuser::CreatePartitionRequest* request,
-                         vipuuser::CreatePartitionReply* reply) override {
+                         vipuuser::CreatePartitionReply* reply) {
     const auto caller = callers_.Of(*context);
     if (!caller.ok()) return ToGrpc(caller.status());
     return Answer(controller_.CreatePartition(*request, *caller),
                   [&](const std::string& id) { reply->set_partition_id(id); });
   }
   Status ResetPartition(ServerContext* context, const vipuuser::ResetPartitionRequest* request,
-                        vipuuser::ResetPartitionReply*) override {
+                        vipuuser::ResetPartitionReply*) {
     return OnPartition(*context, *request, [&](const Caller& caller, const PartitionCheck& check) {
       return ToGrpc(controller_.ResetPartition(request->partition_id(), caller.user_id, check));
     });
   }
   Status RemovePartition(ServerContext* context, const vipuuser::RemovePartitionRequest* request,
-                         vipuuser::RemovePartitionReply*) override {
+                         vipuuser::RemovePartitionReply*) {
     return OnPartition(*context, *request, [&](const Caller& caller, const PartitionCheck& check) {
       return ToGrpc(controller_.RemovePartition(request->partition_id(), caller.user_id, check));
     });
   }
   Status UpdatePartition(ServerContext* context, const vipuuser::UpdatePartitionRequest* request,
-                         vipuuser::UpdatePartitionReply*) override {
+                         vipuuser::UpdatePartitionReply*) {
     return OnPartition(*context, *request, [&](const Caller& caller, const PartitionCheck& check) {
       return ToGrpc(controller_.UpdatePartition(*request, caller, check));
     });
@@ -163,8 +178,9 @@ class UserService : public vipuuser::VipuUser::Service {
 }  // namespace
 
 std::unique_ptr<grpc::Service> MakeUserService(controller::Controller& controller, Callers& callers,
-                                               std::string metrics_endpoint) {
-  return std::make_unique<UserService>(controller, callers, std::move(metrics_endpoint));
+                                               std::string metrics_endpoint,
+                                               MessageMemory& memory) {
+  return std::make_unique<UserService>(controller, callers, std::move(metrics_endpoint), memory);
 }
 
 }  // namespace vpod::rpc

@@ -1,6 +1,7 @@
 // Random and mutated messages against every call of the real daemons, behind TLS and with an
 // administrator's key, so that they reach the handlers. The worst that happens is a refusal: the
-// daemons live, answer, and hold no more memory and descriptors than before.
+// daemons live, answer, and hold no more memory and descriptors than before; and after each message
+// another administrator reads what there is, which has hardly grown.
 //   VPOD_FUZZ_MESSAGES  messages to each daemon (20000)
 //   VPOD_FUZZ_SEED      other messages (2026); the script `fuzz` takes a random one
 #include "tests/support/fuzz.h"
@@ -18,6 +19,7 @@
 #include "device/base/grpc_connect.h"
 #include "device/base/version.h"
 #include "tests/security/secure_pod.h"
+#include "tests/security/witness.h"
 
 namespace vpod::testing {
 namespace {
@@ -57,6 +59,12 @@ uint64_t AnyNumber(Random& random) {
 std::string AnyText(const FieldDescriptor& field, Random& random) {
   if (field.name() == "allocation_id" && random() % 2 == 0) return "a1";
   if (field.name() == "version" && random() % 2 == 0) return base::kVersion;
+  // Wherever a text is cut, every second place is inside a character.
+  static const std::string umlauts = [] {
+    std::string text = "x";
+    while (text.size() < 5000) text += "ö";
+    return text;
+  }();
   static const std::string words[] = {"",
                                       "p1",
                                       "p2",
@@ -72,6 +80,7 @@ std::string AnyText(const FieldDescriptor& field, Random& random) {
                                       "\n",
                                       "\xc3\xa9",
                                       std::string(63, 'i'),
+                                      umlauts,
                                       std::string(100000, 'l')};
   return words[random() % std::size(words)];
 }
@@ -126,6 +135,11 @@ void Fill(Message& message, Random& random, int depth) {
     const uint64_t count = field.is_repeated() ? random() % 4 : 1;
     for (uint64_t n = 0; n < count; ++n) FillField(message, field, random, depth);
   }
+  // What no daemon knows, and none may keep.
+  if (random() % 8 == 0) {
+    message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(
+        1000, std::string(50000, 'u'));
+  }
 }
 
 std::unique_ptr<Message> NewRequest(const MethodDescriptor& method) {
@@ -171,12 +185,13 @@ Footprint FootprintOf(int pid) {
   return footprint;
 }
 
-// A daemon, how it is reached, and what it held after the first half of its messages.
+// A daemon, how it is reached, who looks on, and what it held after the first half of its messages.
 struct Target {
   const char* name;
   std::shared_ptr<grpc::Channel> channel;
   std::vector<const MethodDescriptor*> methods;
   int pid;
+  Witness* witness;
   Footprint warm = {};
 };
 
@@ -207,6 +222,9 @@ void Bombard(SecurePod& pod, Target& target, const std::map<std::string, std::st
         << target.name << ", message " << sent << ", " << method.full_name() << " of "
         << TextOf(method, bytes).substr(0, 2000) << "\n"
         << pod.LastWords();
+    ASSERT_TRUE(target.witness->Look())
+        << target.name << ", message " << sent << ", " << method.full_name() << " of "
+        << TextOf(method, bytes).substr(0, 2000);
   }
 }
 
@@ -221,10 +239,11 @@ TEST(FuzzTest, DaemonsOutliveWhateverIsSent) {
   const base::Tls tls = pod.Certificates("server");
   const std::map<std::string, std::string> root = {{"vipu-user-id", "root"},
                                                    {"vipu-access-key", pod.key("root")}};
+  Witness at_server(pod, "warden"), at_agent(pod, "ranger");
   Target targets[] = {{"vipu-server", base::Connect(pod.server(), base::Peer::kController, tls),
-                       ControllerMethods(), pod.server_pid()},
+                       ControllerMethods(), pod.server_pid(), &at_server},
                       {"vipu-agent", base::Connect(pod.agent(), base::Peer::kAgent, tls),
-                       AgentMethods(), pod.agent_pid()}};
+                       AgentMethods(), pod.agent_pid(), &at_agent}};
   const auto begin = std::chrono::steady_clock::now();
   std::vector<std::thread> senders;
   for (Target& target : targets)
@@ -241,6 +260,7 @@ TEST(FuzzTest, DaemonsOutliveWhateverIsSent) {
                  "all\n",
                  target.name, target.warm.memory_bytes >> 10, target.warm.descriptors,
                  after.memory_bytes >> 10, after.descriptors);
+    std::fprintf(stderr, "%s: %s\n", target.name, target.witness->Sizes().c_str());
     EXPECT_LT(after.memory_bytes, target.warm.memory_bytes + kMaxMemoryGrowth) << target.name;
     EXPECT_LT(after.descriptors, target.warm.descriptors + kMaxDescriptorGrowth) << target.name;
   }

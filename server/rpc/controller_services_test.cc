@@ -1,0 +1,175 @@
+// The controller's services, with a connection to them: what a message may take, and what of it is
+// kept.
+#include "server/rpc/controller_services.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/unknown_field_set.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "proto/vipu/v1/vipuadmin.grpc.pb.h"
+#include "proto/vipu/v1/vipuagent.grpc.pb.h"
+#include "proto/vipu/v1/vipuuser.grpc.pb.h"
+#include "server/controller/controller_fixture.h"
+
+namespace vpod::rpc {
+namespace {
+
+using google::protobuf::Message;
+using google::protobuf::ServiceDescriptor;
+
+std::vector<const ServiceDescriptor*> AllServices() {
+  return {vipuuser::GetServerInfoRequest::descriptor()->file()->FindServiceByName("VipuUser"),
+          vipuadmin::CreateUserRequest::descriptor()->file()->FindServiceByName("VipuAdmin"),
+          vipuagent::RegisterRequest::descriptor()->file()->FindServiceByName("VipuRegistry")};
+}
+
+// A field of bytes that no message has.
+void AddUnknown(Message& message, size_t bytes) {
+  message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(
+      1000, std::string(bytes, 'x'));
+}
+
+std::string Repeat(const std::string& unit, size_t bytes) {
+  std::string text;
+  text.reserve(bytes);
+  while (text.size() + unit.size() <= bytes) text += unit;
+  return text;
+}
+
+class ControllerServicesTest : public controller::ControllerTest {
+ protected:
+  void SetUp() override {
+    CreatePod(1);
+    services_ = std::make_unique<ControllerServices>(*controller_, /*secure=*/false, "");
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    services_->RegisterUser(builder);
+    services_->RegisterAdmin(builder);
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+    channel_ =
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+    user_ = vipuuser::VipuUser::NewStub(channel_);
+  }
+  void TearDown() override { server_->Shutdown(); }
+
+  // The status of a call with one message of any bytes.
+  grpc::Status Call(const std::string& path, const std::string& bytes) {
+    grpc::GenericStub stub(channel_);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    const grpc::Slice slice(bytes);
+    grpc::ByteBuffer request(&slice, 1), reply;
+    grpc::CompletionQueue queue;
+    const auto call = stub.PrepareCall(&context, path, &queue);
+    const auto done = [&queue] {
+      void* tag = nullptr;
+      bool ok = false;
+      return queue.Next(&tag, &ok) && ok;
+    };
+    call->StartCall(nullptr);
+    if (done()) {
+      call->WriteLast(request, {}, nullptr);
+      done();
+      do call->Read(&reply, nullptr);
+      while (done());
+    }
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    done();
+    return status;
+  }
+  grpc::Status CreatePartition(const vipuuser::CreatePartitionRequest& request) {
+    grpc::ClientContext context;
+    vipuuser::CreatePartitionReply reply;
+    return user_->CreatePartition(&context, request, &reply);
+  }
+  vipuuser::ListPartitionsReply ListPartitions() {
+    grpc::ClientContext context;
+    vipuuser::ListPartitionsReply reply;
+    const grpc::Status status = user_->ListPartitions(&context, {}, &reply);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return reply;
+  }
+
+  std::unique_ptr<ControllerServices> services_;
+  std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<vipuuser::VipuUser::Stub> user_;
+};
+
+TEST_F(ControllerServicesTest, EveryCallIsServedAndMeasured) {
+  const std::string swarm = Repeat(std::string("\xfa\x01\x00", 3), 4000000);  // unknown fields
+  for (const ServiceDescriptor* service : AllServices()) {
+    for (int i = 0; i < service->method_count(); ++i) {
+      const std::string path =
+          absl::StrCat("/", service->full_name(), "/", service->method(i)->name());
+      EXPECT_NE(Call(path, "").error_code(), grpc::StatusCode::UNIMPLEMENTED) << path;
+      const grpc::Status status = Call(path, swarm);
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << path;
+      EXPECT_NE(status.error_message().find(absl::StrCat("The message is too large: a ",
+                                                         service->method(i)->input_type()->name(),
+                                                         " may take at most ")),
+                std::string::npos)
+          << path << ": " << status.error_message();
+    }
+  }
+}
+
+TEST_F(ControllerServicesTest, RegistrationsOfEmptyMachinesAreNotParsed) {
+  const std::string machines = Repeat(std::string("\x1a\x00", 2), 4000000);
+  const grpc::Status status = Call("/vipuagent.VipuRegistry/Register", machines);
+  EXPECT_EQ(status.error_message(),
+            "The message is too large: a RegisterRequest may take at most 50331648 bytes of "
+            "memory.");
+}
+
+TEST_F(ControllerServicesTest, AMessageThatIsNoneIsRefusedInOneLine) {
+  const grpc::Status status = Call("/vipuuser.VipuUser/GetPartition", "\x0a\x7f");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "The message cannot be read: it is truncated or corrupt.");
+  // A field of text that is not UTF-8.
+  EXPECT_EQ(Call("/vipuuser.VipuUser/GetPartition", "\x0a\x01\xff").error_message(),
+            "The message cannot be read.");
+}
+
+TEST_F(ControllerServicesTest, WhatNobodyKnowsIsNotKept) {
+  vipuuser::CreatePartitionRequest request;
+  request.mutable_requirements()->set_id("p1");
+  request.mutable_requirements()->set_size(2);
+  request.mutable_requirements()->mutable_index()->set_index(0);
+  AddUnknown(request, 50000);
+  AddUnknown(*request.mutable_requirements(), 50000);
+  AddUnknown(*request.mutable_requirements()->mutable_index(), 50000);
+  const grpc::Status created = CreatePartition(request);
+  ASSERT_TRUE(created.ok()) << created.error_message();
+  EXPECT_LT(ListPartitions().ByteSizeLong(), 1000u);
+  EXPECT_LT(controller_->Backup("root")->first.size(), 150000u) << "nor stored";
+}
+
+// A registration of a POD65536 in one process, while a large message of another one is worked on,
+// goes through; more than there is memory for are told to come again.
+TEST(MessageMemoryTest, IsSharedByLargeMessagesOnly) {
+  MessageMemory memory(3 << 20);
+  MessageMemory::Share small(memory), first(memory), second(memory);
+  EXPECT_TRUE(small.Resize(MessageMemory::kSmallBytes).ok());
+  EXPECT_TRUE(first.Resize(3 << 20).ok());
+  EXPECT_EQ(second.Resize(MessageMemory::kSmallBytes + 1).message(),
+            "There is no memory left for a message of this size, as 3145728 bytes are shared by "
+            "all that are worked on; try again.");
+  EXPECT_TRUE(second.Resize(MessageMemory::kSmallBytes).ok());
+  EXPECT_TRUE(first.Resize(1 << 20).ok());
+  EXPECT_TRUE(second.Resize(2 << 20).ok());
+  EXPECT_FALSE(first.Resize(2 << 20).ok());
+}
+
+}  // namespace
+}  // namespace vpod::rpc
