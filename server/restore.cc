@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -208,20 +209,17 @@ absl::StatusOr<std::string> Restore(const std::string& file, const std::string& 
   VPOD_ASSIGN_OR_RETURN(const Backup backup, controller::OpenBackup(file, bytes));
   std::string text;
   const std::string staged = storage + ".restoring";
+  const absl::Cleanup remove = [&] { RemoveStaged(staged); };
   // Tried before the storage is opened, which may finish what a killed controller had begun.
-  if (const auto tried = Stage(backup, staged, Numbers()); !tried.ok()) {
-    RemoveStaged(staged);
-    return tried.status();
-  }
+  VPOD_RETURN_IF_ERROR(Stage(backup, staged, Numbers()).status());
   VPOD_ASSIGN_OR_RETURN(const std::optional<Contents> before, LookAt(storage, text));
-  const auto now = Stage(backup, staged, before.has_value() ? before->numbers : Numbers());
-  const absl::Status replaced = now.ok() ? Replace(staged, storage) : now.status();
-  RemoveStaged(staged);
-  VPOD_RETURN_IF_ERROR(replaced);
-  if (before.has_value()) AppendMissing(before->ids, now->ids, text);
+  VPOD_ASSIGN_OR_RETURN(const Contents now,
+                        Stage(backup, staged, before.has_value() ? before->numbers : Numbers()));
+  VPOD_RETURN_IF_ERROR(Replace(staged, storage));
+  if (before.has_value()) AppendMissing(before->ids, now.ids, text);
   if (!backup.record.salvaged.empty()) absl::StrAppend(&text, backup.record.salvaged);
   std::string counts;
-  for (const auto& [kind, ids] : now->ids)
+  for (const auto& [kind, ids] : now.ids)
     absl::StrAppend(&counts, counts.empty() ? "" : ", ", ids.size(), " ", kind,
                     ids.size() == 1 ? "" : "s");
   return absl::StrCat(text, "Restored storage: ", storage, ", as of ",

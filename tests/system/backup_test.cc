@@ -228,6 +228,7 @@ TEST_F(BackupTest, ARestoredControllerKnowsWhatTheBackupKnew) {
   Remove("back");
   Create("lost");
   ExpectOneLine(Restore(file, store_), {"is in use by another vipu-server; stop it first"});
+  EXPECT_EQ(pod_.Shell("ls " + store_ + ".restoring*").out, "");
   ExpectAllActive();
   server_.End(SIGTERM);
   const Outcome restored = Restore(file, store_);
