@@ -1,5 +1,7 @@
 #include "client/launch/layout.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/launch/hosts.h"
@@ -36,6 +38,14 @@ absl::Status FindHosts(const Options& options, Layout& layout) {
   }
   if (layout.hosts.empty()) layout.hosts = {"localhost"};
   return absl::OkStatus();
+}
+
+// Text for a cell that keeps a blank on each side, cut to end in up to three dots.
+std::string Clipped(const std::string& text, size_t width) {
+  const size_t room = width - 2;
+  if (text.size() <= room) return text;
+  const size_t dots = std::min<size_t>(3, room);
+  return text.substr(0, room - dots) + std::string(dots, '.');
 }
 
 }  // namespace
@@ -111,9 +121,14 @@ std::string TopologyTable(const Layout& layout) {
 
   std::vector<std::string> host_cells = layout.hosts;
   const size_t host_width = span(layout.replicas / layout.hosts.size());
-  bool fit = true;
-  for (const std::string& host : host_cells) fit = fit && host.size() <= host_width;
-  for (size_t i = 0; !fit && i < host_cells.size(); ++i) host_cells[i] = absl::StrCat("[", i, "]");
+  const bool fit = std::all_of(layout.hosts.begin(), layout.hosts.end(),
+                               [&](const auto& host) { return Clipped(host, host_width) == host; });
+  std::string legend;
+  for (size_t i = 0; !fit && i < host_cells.size(); ++i) {
+    const std::string index = absl::StrCat("[", i, "]");
+    absl::StrAppend(&legend, index, ": ", layout.hosts[i], "\n");
+    host_cells[i] = Clipped(index, host_width);
+  }
   const auto numbers = [](uint32_t n) {
     std::vector<std::string> cells;
     for (uint32_t i = 0; i < n; ++i) cells.push_back(absl::StrCat(i));
@@ -125,11 +140,12 @@ std::string TopologyTable(const Layout& layout) {
   }
   const auto equal = [&](size_t n) { return std::vector<size_t>(n, span(layout.replicas / n)); };
   return absl::StrCat(" ", std::string(inside, '='), "\n|",
-                      render::Centre("poprun topology", inside), "|\n|", std::string(inside, '='),
-                      "|\n", CentredRow("hosts", host_cells, equal(host_cells.size())), rule,
+                      render::Centre(Clipped("poprun topology", inside), inside), "|\n|",
+                      std::string(inside, '='), "|\n",
+                      CentredRow("hosts", host_cells, equal(host_cells.size())), rule,
                       CentredRow("ILDs", numbers(layout.ilds), equal(layout.ilds)), rule,
                       CentredRow("instances", numbers(layout.instances), equal(layout.instances)),
-                      rule, replicas, "\n ", std::string(inside, '-'), "\n");
+                      rule, replicas, "\n ", std::string(inside, '-'), "\n", legend);
 }
 
 }  // namespace vpod::launch

@@ -209,6 +209,7 @@ TEST(TopologyTable, HostsThatDoNotFitAreShownByIndex) {
 |-----------|-------|
 | replicas  | 0 | 1 |
  -------------------
+[0]: localhost
 )");
 }
 
@@ -245,9 +246,9 @@ TEST(TopologyTable, OneReplicaIsTheNarrowest) {
   Layout layout;
   layout.hosts = {"localhost"};
   EXPECT_EQ(TopologyTable(layout), R"( ===============
-|poprun topology|
+| poprun top... |
 |===============|
-| hosts     |[0]|
+| hosts     | . |
 |-----------|---|
 | ILDs      | 0 |
 |-----------|---|
@@ -255,7 +256,38 @@ TEST(TopologyTable, OneReplicaIsTheNarrowest) {
 |-----------|---|
 | replicas  | 0 |
  ---------------
+[0]: localhost
 )");
+}
+
+TEST(TopologyTable, ALegendNamesEveryHostThatIsShownByIndex) {
+  Layout layout;
+  layout.hosts = {"h1", "gc-poplar-02"};
+  layout.replicas = layout.instances = 4;
+  EXPECT_EQ(TopologyTable(layout), R"( ===========================
+|      poprun topology      |
+|===========================|
+| hosts     |  [0]  |  [1]  |
+|-----------|---------------|
+| ILDs      |       0       |
+|-----------|---------------|
+| instances | 0 | 1 | 2 | 3 |
+|-----------|---------------|
+| replicas  | 0 | 1 | 2 | 3 |
+ ---------------------------
+[0]: h1
+[1]: gc-poplar-02
+)");
+}
+
+// A name needs a blank on each side.
+TEST(TopologyTable, ANameThatFillsItsCellIsShownByIndex) {
+  Layout layout;
+  layout.replicas = 2;
+  for (const auto& [host, shown] : {std::pair("node7", "| node7 |"), {"node17", "|  [0]  |"}}) {
+    layout.hosts = {host};
+    EXPECT_NE(TopologyTable(layout).find(shown), std::string::npos) << TopologyTable(layout);
+  }
 }
 
 TEST(TopologyTable, IldsSplitTheReplicasEvenlyAndOddPaddingGoesRight) {

@@ -68,7 +68,8 @@ absl::StatusOr<std::unique_ptr<JobPartition>> JobPartition::Prepare(
   VPOD_RETURN_IF_ERROR(CheckIlds(layout));
   VPOD_RETURN_IF_ERROR(partition->CheckDevicesForHosts());
   partition->vipu_options_.insert(status.target_options().begin(), status.target_options().end());
-  partition->vipu_options_["instanceSize"] = absl::StrCat(layout.ipus_per_instance());
+  // As in public logs: an instance's share of the partition, whatever part of it the job uses.
+  partition->vipu_options_["instanceSize"] = absl::StrCat(partition->size_ / layout.instances);
   return partition;
 }
 
@@ -380,6 +381,8 @@ absl::Status JobPartition::ReserveParent() {
   std::map<std::string, std::string> device(reserved_[0]->attached().target_options().begin(),
                                             reserved_[0]->attached().target_options().end());
   device["instanceSize"] = absl::StrCat(layout_.ipus_per_instance());
+  // A device of a mesh is wired by default, also where its partition has a sliding window.
+  if (device["ipuLinkTopology"] == "mesh") device["ipuLinkConfiguration"] = "default";
   log_.Debug(absl::StrCat(
       "Device ", parent_device_, " ipuLinkDomainSize=", device["ipuLinkDomainSize"],
       ", ipuLinkConfiguration=", Capitalised(device["ipuLinkConfiguration"]),

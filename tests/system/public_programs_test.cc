@@ -123,6 +123,34 @@ TEST_F(PublicProgramsTest, TheLogOfOneInstanceIsThePublishedOne) {
   }
 }
 
+// A job that uses a part of its partition.
+TEST_F(PublicProgramsTest, TheInstanceSizeOfThePartitionIsItsSizeByInstances) {
+  const std::string log =
+      Sh("poprun -vv --vipu-partition=p4 --num-instances=2 --num-replicas=2 bash -c "
+         "'echo \"options=$POPLAR_TARGET_OPTIONS\"' 2>&1");
+  for (const char* part :
+       {R"("gatewayMode":"true","instanceSize":"2"}
+)",
+        "gatewayMode=true, instanceSize=1\n", "| hosts     |  [0]  |", "\n[0]: localhost\n",
+        R"(options={"ipuLinkDomainSize":"4","ipuLinkConfiguration":"default",)"
+        R"("ipuLinkTopology":"mesh","gatewayMode":"true","instanceSize":"2"})"})
+    EXPECT_TRUE(Contains(log, part)) << part << "\n" << log;
+}
+
+// As on a partition of 64 IPUs with a sliding window, whose topology is a mesh.
+TEST_F(PublicProgramsTest, ADeviceOfAMeshHasTheDefaultLinkConfiguration) {
+  const std::string log = Sh(
+      "vipu create partition sw8 --size 8 --routing swnc --reconfigurable --index 1 && poprun -vv "
+      "--vipu-partition=sw8 --num-replicas=1 true 2>&1; vipu remove partition sw8");
+  for (const char* part :
+       {R"([D] Target options from V-IPU partition: {"ipuLinkDomainSize":"8",)"
+        R"("ipuLinkConfiguration":"slidingWindow","ipuLinkTopology":"mesh","gatewayMode":"true",)"
+        R"("instanceSize":"8"})",
+        "[D] Device 0 ipuLinkDomainSize=64, ipuLinkConfiguration=Default, ipuLinkTopology=Mesh, "
+        "gatewayMode=true, instanceSize=1\n"})
+    EXPECT_TRUE(Contains(log, part)) << part << "\n" << log;
+}
+
 TEST_F(PublicProgramsTest, HelpShowsNoArgumentWhereNoneIsTaken) {
   const std::string help = Sh("poprun --help");
   for (const char* flag : {"--help", "--version", "--vv", "-v [ --verbose ]"}) {
