@@ -56,6 +56,9 @@ CLI::App* AddUp(CLI::App& app, Given& given) {
         "--agents", given.agents,
         "one: a process for all machines; processes: one a machine, at its own address (one)")
       ->check(CLI::IsMember({"one", "processes"}));
+  up->add_flag_callback(
+      "--secure", [&request] { request.secure = true; },
+      "make certificates and access keys, and have the controller ask for them");
   up->add_option("-f,--file", given.arguments.file,
                  "YAML file that describes the POD, in place of the options above");
   return up;
@@ -76,11 +79,20 @@ CLI::App* AddLogs(CLI::App& app, Given& given) {
 void AddCommands(CLI::App& app, Given& given) {
   auto* up = AddUp(app, given);
   auto* down = app.add_subcommand("down", "stop the POD and remove its partitions");
+  down->add_flag("--keep", given.arguments.keep, "keep its state, which 'vpod up' restores");
   app.add_subcommand("delete", "stop the POD and remove its directory with its logs")
       ->add_option("name", given.arguments.name, "a POD; default: the one in use");
   auto* status = app.add_subcommand(
       "status", "what runs, and what is missing; exit status 1 unless the POD is whole");
   auto* env = app.add_subcommand("env", "export lines for eval");
+  env->add_option("--user", given.arguments.user,
+                  "a user that a file describes, whose key tools show; default: the administrator");
+  auto* backup = app.add_subcommand(
+      "backup", "copy the state of the POD, while it runs, with its keys to a new file");
+  auto* restore = app.add_subcommand(
+      "restore", "bring the POD of a backup up, in the place of one that is the same");
+  for (CLI::App* command : {backup, restore})
+    command->add_option("file", given.arguments.file, "the backup")->required();
   auto* logs = AddLogs(app, given);
   app.add_subcommand("use",
                      "choose the POD that tools follow in every shell that does not name another, "
@@ -112,7 +124,7 @@ void AddCommands(CLI::App& app, Given& given) {
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   completion->add_option("tool", given.arguments.tool, "vpod, poprun or a gc-* tool (vpod)");
-  for (CLI::App* command : {up, down, status, env, logs, doctor, bundle})
+  for (CLI::App* command : {up, down, status, env, backup, restore, logs, doctor, bundle})
     command->add_option("--name", given.arguments.name, "a POD by its name, not by VPOD_HOME");
   app.add_subcommand(kHelp, "explain a command")
       ->add_option("command", given.help_about, "a command; default: all");
@@ -135,7 +147,7 @@ void RefuseEmptyAndFlagValues(CLI::App& app) {
 
 // An option that says something about the POD where a file describes it; empty: none.
 std::string GivenBesideFile(const CLI::App& app, const Arguments& arguments) {
-  if (arguments.file.empty()) return "";
+  if (app.get_subcommand("up")->count("--file") == 0) return "";
   for (const CLI::Option* option : app.get_subcommand("up")->get_options()) {
     if (option->count() > 0 && !option->check_name("--file") && !option->check_name("--name"))
       return option->get_name();

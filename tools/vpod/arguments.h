@@ -16,7 +16,9 @@ struct Arguments {
   std::string command;      // "up"
   std::string name;         // of the POD; empty: the one in use
   PodRequest request;       // of up, unless there is a file
-  std::string file;         // of up: describes the POD
+  std::string file;         // of up: describes the POD; of backup and restore: the backup
+  bool keep = false;        // of down
+  std::string user;         // of env: whose key; empty: the administrator's
   std::string daemon;       // of logs: server, agent or empty for all
   size_t lines = 50;        // of logs
   bool follow = false;      // of logs

@@ -11,6 +11,7 @@
 #include "device/base/text.h"
 #include "tools/vpod/apply.h"
 #include "tools/vpod/arguments.h"
+#include "tools/vpod/backup.h"
 #include "tools/vpod/doctor.h"
 #include "tools/vpod/fail.h"
 #include "tools/vpod/logs.h"
@@ -31,15 +32,34 @@ int FailWith(const absl::Status& status) {
 void PrintUp(const Pod& pod, const PodShape& now, const std::string& name) {
   const std::string cluster = now.described_clusters ? "" : absl::StrCat(" in cluster c", now.ipus);
   std::printf(
-      "POD%u is up: %u machine%s (%s)%s, API 127.0.0.1:%u, memory limit %lu MiB, state in %s\n",
+      "POD%u is up: %u machine%s (%s)%s, API 127.0.0.1:%u%s, memory limit %lu MiB, state in %s\n",
       now.ipus, now.machines(), now.machines() == 1 ? "" : "s", now.machine_type.c_str(),
-      cluster.c_str(), now.api_port, now.memory_limit_mib, pod.home().c_str());
+      cluster.c_str(), now.api_port, now.secure ? " (secure)" : "", now.memory_limit_mib,
+      pod.home().c_str());
   if (name.empty()) {
     std::printf("To use it in this shell: eval \"$(vpod env)\"\n");
   } else {
     std::printf("To use it in this shell: eval \"$(vpod env --name %s)\"; in all: vpod use %s\n",
                 name.c_str(), name.c_str());
   }
+}
+
+// Variables that `vpod env` has set in this shell may be those of an earlier POD of the directory.
+void NameStalePort(const Pod& pod, const PodShape& now) {
+  const uint32_t port = PortInEnvironmentOf(pod.home());
+  if (port == 0 || port == now.api_port) return;
+  std::fprintf(stderr,
+               "vpod: this shell's variables name port %u, but the POD's is %u; run eval "
+               "\"$(vpod env)\"\n",
+               port, now.api_port);
+}
+
+// A file with users looks as if their keys were asked for.
+void SayWhatUsersAre(const PodShape& now, const PodDescription& description) {
+  if (now.secure || description.users.empty()) return;
+  std::fprintf(stderr,
+               "vpod: users are recorded, not checked: everybody who reaches the POD may do "
+               "everything; 'secure: true' in the file of a new POD has their keys checked\n");
 }
 
 int Up(const Arguments& arguments, const PodDescription& description) {
@@ -57,6 +77,8 @@ int Up(const Arguments& arguments, const PodDescription& description) {
         changed = true;
       });
   if (!applied.ok()) return Fail(applied.message());
+  SayWhatUsersAre(brought->shape, description);
+  NameStalePort(pod, brought->shape);
   if (!changed) {
     std::printf("POD%u is already up in %s (API 127.0.0.1:%u); nothing changed.\n",
                 brought->shape.ipus, pod.home().c_str(), brought->shape.api_port);
@@ -71,10 +93,32 @@ int Up(const Arguments& arguments) {
   return description.ok() ? Up(arguments, *description) : FailWith(description.status());
 }
 
-int Down(Pod& pod) {
-  const auto stopped = pod.Down();
+int Down(Pod& pod, bool keep) {
+  const auto stopped = pod.Down(keep);
   if (!stopped.ok()) return Fail(stopped.status().message());
-  std::printf(*stopped ? "POD in %s is down.\n" : "no POD runs in %s\n", pod.home().c_str());
+  std::printf(!*stopped ? "no POD runs in %s\n"
+              : keep    ? "POD in %s is down. Its state is kept: 'vpod up' restores it.\n"
+                        : "POD in %s is down.\n",
+              pod.home().c_str());
+  return 0;
+}
+
+int Backup(const Pod& pod, const std::string& file) {
+  const absl::Status written = BackUp(pod, file);
+  if (!written.ok()) return Fail(written.message());
+  std::printf("The POD in %s is backed up to %s. The file contains its keys.\n", pod.home().c_str(),
+              file.c_str());
+  return 0;
+}
+
+int RestorePod(Pod& pod, const Arguments& arguments) {
+  const auto restored = Restore(pod, arguments.file);
+  if (!restored.ok()) return FailWith(restored.status());
+  std::fputs(restored->c_str(), stdout);
+  const auto brought = pod.Up({});
+  if (!brought.ok()) return FailWith(brought.status());
+  PrintUp(pod, brought->shape, arguments.name);
+  NameStalePort(pod, brought->shape);
   return 0;
 }
 
@@ -131,10 +175,12 @@ int Status(const Pod& pod, bool json) {
   return status.state == PodStatus::State::kRunning ? 0 : 1;
 }
 
-int Env(const Pod& pod) {
+int Env(const Pod& pod, const std::string& user) {
   const auto shape = pod.Shape();
   if (!shape.ok()) return Fail(shape.status().message());
-  std::fputs(pod.EnvironmentText(*shape).c_str(), stdout);
+  const auto text = pod.EnvironmentText(*shape, user);
+  if (!text.ok()) return Fail(text.status().message());
+  std::fputs(text->c_str(), stdout);
   return 0;
 }
 
@@ -207,10 +253,12 @@ int Main(int argc, char** argv) {
   if (!home.ok()) return Fail(home.status().message(), 2);
   Pod pod(*home);
   const std::string& command = arguments.command;
-  if (command == "down") return Down(pod);
+  if (command == "down") return Down(pod, arguments.keep);
+  if (command == "backup") return Backup(pod, arguments.file);
+  if (command == "restore") return RestorePod(pod, arguments);
   if (command == "delete") return Delete(pod);
   if (command == "status") return Status(pod, arguments.json);
-  if (command == "env") return Env(pod);
+  if (command == "env") return Env(pod, arguments.user);
   if (command == "logs") return Logs(pod, arguments);
   if (command == "list") return List(arguments.json);
   if (command == "doctor") return Doctor(pod);

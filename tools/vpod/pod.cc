@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
@@ -93,11 +94,21 @@ absl::Status PollUntil(const std::function<absl::StatusOr<bool>()>& ready,
 
 }  // namespace
 
+uint32_t PortInEnvironmentOf(const std::string& home) {
+  const std::string made_for = vipu::Environment(vipu::kEnvironmentHome);
+  std::error_code error;
+  uint32_t port = 0;
+  const bool is_ours = made_for == home || fs::equivalent(made_for, home, error);
+  const bool is_port = absl::SimpleAtoi(vipu::Environment("VIPU_CLI_API_PORT"), &port) &&
+                       port > 0 && port <= kLastPort;
+  return is_ours && is_port ? port : 0;
+}
+
 vipu::ClientConfig ApiOf(const PodShape& shape) {
-  vipu::ClientConfig config;
+  vipu::ClientConfig config = shape.administrator;
   config.host = "127.0.0.1";
   config.port = shape.api_port;
-  config.user_id = vipu::OsUserName();
+  if (config.user_id.empty()) config.user_id = vipu::OsUserName();
   return config;
 }
 
@@ -212,9 +223,11 @@ absl::StatusOr<PodShape> Pod::Shape() const {
   };
   shape.described_clusters = flag("described_clusters");
   shape.unfinished = flag("unfinished");
+  shape.secure = flag("secure");
   if (shape.ipus == 0 || shape.api_port == 0 || shape.machine_type.empty()) {
     return absl::DataLossError(absl::StrCat(home_, "/pod.json is damaged; 'vpod down' removes it"));
   }
+  if (shape.secure) VPOD_RETURN_IF_ERROR(TakeAdministrator(shape));
   return shape;
 }
 
@@ -228,8 +241,10 @@ absl::Status Pod::WriteFiles(const PodShape& shape) const {
                                {"cluster_topology", shape.cluster_topology},
                                {"agents", shape.agent_per_machine ? "processes" : "one"},
                                {"described_clusters", shape.described_clusters},
-                               {"unfinished", shape.unfinished}};
+                               {"unfinished", shape.unfinished},
+                               {"secure", shape.secure}};
   VPOD_RETURN_IF_ERROR(base::ReplaceFile(home_ + "/pod.json", json.dump(2) + "\n", 0644));
+  if (shape.secure) return vipu::WriteSecretHcl(ClientConfig(), ApiOf(shape));
   return base::ReplaceFile(ClientConfig(), vipu::HclText(ApiOf(shape)), 0644);
 }
 
@@ -310,6 +325,12 @@ absl::Status Pod::WaitForAgents(const PodShape& shape) const {
 
 absl::StatusOr<base::UniqueFd> Pod::KeepApiPort(const PodRequest& request, PodShape& shape) const {
   const bool may_choose = !request.api_port.has_value() && shape.unfinished;
+  // A shell whose variables are those of the POD that was here finds the new one, if it can be.
+  if (const uint32_t former = PortInEnvironmentOf(home_); may_choose && former != 0) {
+    base::UniqueFd kept = KeepPort(former);
+    if (kept.valid()) shape.api_port = former;
+    if (kept.valid()) return kept;
+  }
   const uint32_t last = may_choose ? kLastPort : shape.api_port;
   for (uint32_t port = shape.api_port; port <= last; ++port) {
     base::UniqueFd kept = KeepPort(port);
@@ -325,13 +346,14 @@ absl::StatusOr<base::UniqueFd> Pod::KeepApiPort(const PodRequest& request, PodSh
 absl::Status Pod::StartServer(const PodShape& shape) {
   VPOD_ASSIGN_OR_RETURN(const std::string server, FindProgram(kServer));
   // The configuration file of the system's own controller does not concern this POD.
-  std::vector<std::string> command = {server,
-                                      "--config",
-                                      "/dev/null",
-                                      "--storage",
-                                      home_ + "/vipu-server.db",
-                                      "--user-api-listen",
-                                      ApiOf(shape).address()};
+  std::vector<std::string> command = {
+      server,    "--config",          "/dev/null",           "--storage",
+      Storage(), "--user-api-listen", ApiOf(shape).address()};
+  if (shape.secure) {
+    for (const std::string& word :
+         {std::string("--secure"), std::string("--certs-dir"), CertificatesDirectory()})
+      command.push_back(word);
+  }
   if (shape.metrics_port != 0) {
     if (!PortIsFree(shape.metrics_port)) {
       return absl::UnavailableError(absl::StrCat("port ", shape.metrics_port,
@@ -345,6 +367,8 @@ absl::Status Pod::StartServer(const PodShape& shape) {
 
 absl::Status Pod::Start(PodShape& shape) {
   VPOD_ASSIGN_OR_RETURN(const std::string agent, FindProgram(kAgent));
+  if (shape.secure && shape.administrator.access_key.empty())
+    VPOD_RETURN_IF_ERROR(SetUpAccess(shape));
   if (ServerPid() == 0) VPOD_RETURN_IF_ERROR(StartServer(shape));
   VPOD_RETURN_IF_ERROR(WaitForServer(shape));
   if (AgentPid() == 0) VPOD_RETURN_IF_ERROR(StartAgent(shape, 0, agent));
@@ -385,6 +409,12 @@ absl::Status Pod::StartAgent(const PodShape& shape, uint32_t number, const std::
     command.push_back(absl::StrCat(number));
   }
   if (shape.agent_per_machine) command.push_back("--listen-on-machine");
+  if (shape.secure) {
+    const base::TlsFiles tls = ServerCertificate();
+    for (const std::string& word : {std::string("--tls-ca"), tls.ca, std::string("--tls-cert"),
+                                    tls.certificate, std::string("--tls-key"), tls.key})
+      command.push_back(word);
+  }
   return StartDaemon(command, AgentLog(number), AgentPidFile(number)).status();
 }
 
@@ -411,6 +441,7 @@ absl::Status Pod::CheckSame(const PodShape& wanted, const PodShape& existing) co
       existing.cluster_topology == wanted.cluster_topology &&
       existing.agent_per_machine == wanted.agent_per_machine &&
       existing.described_clusters == wanted.described_clusters &&
+      existing.secure == wanted.secure &&
       (existing.metrics_port == wanted.metrics_port || ServerPid() == 0) &&
       (existing.memory_limit_mib == wanted.memory_limit_mib || !AnyAgentLives())) {
     return absl::OkStatus();
@@ -421,14 +452,14 @@ absl::Status Pod::CheckSame(const PodShape& wanted, const PodShape& existing) co
       existing.metrics_port > 0 ? absl::StrCat(", metrics port ", existing.metrics_port) : "",
       existing.racks() > 1 ? ", racks " + existing.cluster_topology : "",
       existing.agent_per_machine ? ", agents processes" : "",
-      existing.described_clusters ? ", clusters of a file" : "", ", memory limit ",
-      existing.memory_limit_mib,
+      existing.described_clusters ? ", clusters of a file" : "", existing.secure ? ", secure" : "",
+      ", memory limit ", existing.memory_limit_mib,
       " MiB); 'vpod up' without options keeps it, 'vpod down' removes it with its partitions"));
 }
 
 absl::StatusOr<PodShape> Pod::Wanted(const PodRequest& request) const {
   const auto existing = Shape();
-  if (absl::IsDataLoss(existing.status())) return existing.status();
+  if (!existing.ok() && !absl::IsNotFound(existing.status())) return existing.status();
   PodShape wanted = existing.ok() ? *existing : PodShape();
   wanted.ipus = request.ipus.value_or(wanted.ipus);
   wanted.machine_type = request.machine_type.value_or(wanted.machine_type);
@@ -438,6 +469,7 @@ absl::StatusOr<PodShape> Pod::Wanted(const PodRequest& request) const {
   wanted.memory_limit_mib = request.memory_limit_mib.value_or(wanted.memory_limit_mib);
   wanted.agent_per_machine = request.agent_per_machine.value_or(wanted.agent_per_machine);
   wanted.described_clusters = request.described_clusters.value_or(wanted.described_clusters);
+  wanted.secure = request.secure.value_or(wanted.secure);
   if (wanted.ipus < 4 || wanted.ipus > arch::kMaxIpusPerPod || !arch::IsPowerOfTwo(wanted.ipus)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--pod ", wanted.ipus, ": the size must be a power of two from 4 to 65536"));
@@ -468,10 +500,15 @@ absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
   // Another command may have been here meanwhile.
   VPOD_ASSIGN_OR_RETURN(shape, Wanted(request));
   if (is_up()) return Brought{shape, true};
-  const bool has_database = fs::exists(home_ + "/vipu-server.db", error);
+  // The storage of a secure POD is of no use until its administrator's key is written down.
+  const bool has_key = !shape.secure || !shape.administrator.access_key.empty();
+  const bool has_database = fs::exists(Storage(), error) && has_key;
   if (has_database && !Shape().ok()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(home_, " holds a database but no pod.json; 'vpod down' cleans up"));
+        absl::StrCat(home_,
+                     " holds a database but no pod.json, which says what POD it is of; "
+                     "'vpod restore' brings back a backup, 'vpod down' removes the "
+                     "database"));
   }
   if (!has_database) {
     // A POD whose first start was interrupted has acknowledged nothing yet.
@@ -485,6 +522,7 @@ absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
     fs::create_directories(IpuofDirectory(), error);
     shape.unfinished = true;
     shape.addresses.clear();
+    shape.administrator = {};
   }
   // Without agents there is nothing to keep but users: its objects are made again.
   if (const auto agents = vipu::Client(ApiOf(shape), std::chrono::seconds(2)).ListAgents();
@@ -510,20 +548,10 @@ absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
   return status;
 }
 
-void Pod::RemoveState() const {
-  std::error_code error;
-  // The database goes first: SQLite ignores a log without one, but would read one without its log.
-  for (const char* name : {"/vipu-server.db", "/vipu-server.db.running", "/vipu-server.db-wal",
-                           "/vipu-server.db-shm", "/vipu-cli.hcl", "/pod.json"}) {
-    fs::remove(home_ + name, error);
-  }
-  fs::remove_all(IpuofDirectory(), error);
-}
+absl::StatusOr<bool> Pod::Down(bool keep) { return Stop(keep ? Then::kKeep : Then::kForget); }
+absl::StatusOr<bool> Pod::Delete() { return Stop(Then::kRemoveDirectory); }
 
-absl::StatusOr<bool> Pod::Down() { return Clear(/*with_directory=*/false); }
-absl::StatusOr<bool> Pod::Delete() { return Clear(/*with_directory=*/true); }
-
-absl::StatusOr<bool> Pod::Clear(bool with_directory) {
+absl::StatusOr<bool> Pod::Stop(Then then) {
   std::error_code error;
   if (!fs::exists(home_, error)) {
     if (ServerPid() == 0 && PidFiles(home_, kAgent).empty()) return false;
@@ -533,9 +561,9 @@ absl::StatusOr<bool> Pod::Clear(bool with_directory) {
   const bool agent = StopAgents();
   const bool server = StopDaemon(ServerPidFile(), kServer);
   const bool state = fs::exists(home_ + "/pod.json", error);
-  RemoveState();
-  if (with_directory) VPOD_RETURN_IF_ERROR(RemoveDirectory());
-  return agent || server || state || with_directory;
+  if (then != Then::kKeep) RemoveState();
+  if (then == Then::kRemoveDirectory) VPOD_RETURN_IF_ERROR(RemoveDirectory());
+  return agent || server || state || then == Then::kRemoveDirectory;
 }
 
 absl::Status Pod::RemoveDirectory() const {
@@ -552,19 +580,6 @@ absl::Status Pod::RemoveDirectory() const {
   if (fs::remove(home_, error)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("cannot remove ", home_, ": ", error.message()));
-}
-
-std::string Pod::EnvironmentText(const PodShape& shape) const {
-  std::string text;
-  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::string>>{
-           {"VPOD_HOME", home_},
-           {vipu::kEnvironmentHome, home_},
-           {"VIPU_CLI_API_HOST", "127.0.0.1"},
-           {"VIPU_CLI_API_PORT", absl::StrCat(shape.api_port)},
-           {"IPUOF_CONFIG_DIR", IpuofDirectory()}}) {
-    absl::StrAppend(&text, "export ", name, "=", base::ShellQuoted(value), "\n");
-  }
-  return text;
 }
 
 }  // namespace vpod::tools

@@ -13,6 +13,7 @@
 #include "client/vipu/config.h"
 #include "client/vipu/pod_home.h"
 #include "device/arch/hardware.h"
+#include "device/base/tls.h"
 #include "device/base/unique_fd.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 
@@ -32,6 +33,10 @@ struct PodShape {
   bool agent_per_machine = false;   // one process a machine, at its address, instead of one for all
   bool described_clusters = false;  // made from a file, in place of one of all machines
   bool unfinished = false;          // `vpod up` has begun it and was interrupted, or is at work
+  bool secure = false;              // users show access keys
+  // Of a secure POD, not of pod.json: its administrator's key and certificates, from the client
+  // file. Without a key before the controller's storage is made.
+  vipu::ClientConfig administrator;
   uint32_t machines() const { return ipus / arch::kIpusPerMachine; }
   uint32_t racks() const { return std::max(1u, ipus / arch::kMaxIpusPerLinkDomain); }
   uint32_t agents() const { return agent_per_machine ? machines() : 1; }
@@ -40,12 +45,16 @@ struct PodShape {
 // Where its controller is, and who we are to it.
 vipu::ClientConfig ApiOf(const PodShape& shape);
 
+// The port of the variables that `vpod env` has set in this shell for the POD in a directory; 0: it
+// has set none for that POD.
+uint32_t PortInEnvironmentOf(const std::string& home);
+
 // Options given to `vpod up`. The others are as the existing POD has them, or as PodShape says.
 struct PodRequest {
   std::optional<uint32_t> ipus, api_port, metrics_port;
   std::optional<std::string> machine_type, cluster_topology;
   std::optional<uint64_t> memory_limit_mib;
-  std::optional<bool> agent_per_machine, described_clusters;
+  std::optional<bool> agent_per_machine, described_clusters, secure;
 };
 
 class Pod {
@@ -64,6 +73,9 @@ class Pod {
   std::string UserConfig(const std::string& user) const {
     return absl::StrCat(home_, "/", user, ".", vipu::kPodClientFile);
   }
+  // Certificates of a secure POD.
+  std::string CertificatesDirectory() const { return home_ + "/vipu-certs"; }
+  std::string Storage() const { return home_ + "/vipu-server.db"; }
   std::string IpuofDirectory() const { return home_ + "/" + vipu::kPodIpuofDirectory; }
 
   int ServerPid() const;
@@ -87,17 +99,24 @@ class Pod {
     bool was_up = false;  // nothing was done
   };
   absl::StatusOr<Brought> Up(const PodRequest& request);
-  // Stops it and forgets its partitions. False when there was none; Unavailable: another command
-  // works on it.
-  absl::StatusOr<bool> Down();
+  // Stops it and forgets its partitions; with `keep`, Up restores it. False when there was none;
+  // Unavailable: another command works on it.
+  absl::StatusOr<bool> Down(bool keep);
   // The same, and removes its logs and its directory. FailedPrecondition: files that are not the
   // POD's keep the directory.
   absl::StatusOr<bool> Delete();
-  // Lines for `eval`.
-  std::string EnvironmentText(const PodShape& shape) const;
+  // The POD becomes that of a backup in a directory, which has what CopyFiles copies and a backup
+  // of the storage; Up starts it then. Returns what vipu-server says about the storage.
+  // FailedPrecondition: another POD is here. A refusal changes nothing.
+  absl::StatusOr<std::string> Replace(const std::string& directory);
+  // Copies the files that make the POD what it is, without the storage.
+  absl::Status CopyFiles(const std::string& to) const;
+  // Lines for `eval`; of a secure POD those of a user of it, or of the administrator.
+  absl::StatusOr<std::string> EnvironmentText(const PodShape& shape, const std::string& user) const;
 
  private:
-  absl::StatusOr<bool> Clear(bool with_directory);
+  enum class Then { kKeep, kForget, kRemoveDirectory };
+  absl::StatusOr<bool> Stop(Then then);
   // Held by who changes something. Unavailable: another holds it, or nothing can be written.
   absl::StatusOr<base::UniqueFd> Lock() const;
   // The POD that a request means. FailedPrecondition: it is not the one that is there.
@@ -108,6 +127,15 @@ class Pod {
   // was asked for. Unavailable: it is in use.
   absl::StatusOr<base::UniqueFd> KeepApiPort(const PodRequest& request, PodShape& shape) const;
   absl::Status Start(PodShape& shape);
+  // Makes the storage of a secure POD, its certificates and its administrator.
+  absl::Status SetUpAccess(PodShape& shape) const;
+  // Reads the administrator's key and certificates. DataLoss: they are lost.
+  absl::Status TakeAdministrator(PodShape& shape) const;
+  base::TlsFiles ServerCertificate() const;
+  // Client files get the port and the certificates of the POD in this directory.
+  absl::Status RenewClientFiles(const PodShape& shape) const;
+  // Whether the POD of a backup can take this one's place.
+  absl::Status CheckIsSame(const Pod& other, const PodShape& wanted) const;
   absl::Status StartServer(const PodShape& shape);
   absl::Status StartAgent(const PodShape& shape, uint32_t agent, const std::string& program);
   // Waits until `machines` machines have registered.
@@ -119,6 +147,7 @@ class Pod {
   absl::Status AddAgents(const PodShape& shape) const;
   absl::Status WaitForAgents(const PodShape& shape) const;
   absl::Status WriteFiles(const PodShape& shape) const;
+  std::vector<std::string> Files() const;
   void RemoveState() const;
   absl::Status RemoveDirectory() const;
 

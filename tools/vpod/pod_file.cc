@@ -211,6 +211,7 @@ Keys PodKeys(PodDescription& pod) {
       {"api_port", NumberInto([&](uint32_t number) { request.api_port = number; }, 1, 65535)},
       {"metrics_port",
        NumberInto([&](uint32_t number) { request.metrics_port = number; }, 1, 65535)},
+      {"secure", BooleanInto([&](bool yes) { request.secure = yes; })},
       {"clusters", ObjectsInto("a cluster", {"id", "agents"}, Next(pod.clusters, ClusterKeys))},
       {"allocations", ObjectsInto("an allocation", {"id", "cluster", "agents"},
                                   Next(pod.allocations, AllocationKeys))},

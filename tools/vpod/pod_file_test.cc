@@ -13,6 +13,7 @@ agents: processes
 memory_limit: 4096
 api_port: 8190
 metrics_port: 2190
+secure: true
 clusters:
   - id: c1
     agents: [ag0, ag1]
@@ -60,6 +61,7 @@ TEST(PodFileTest, EverythingThatAPodHas) {
   EXPECT_EQ(pod->request.memory_limit_mib, 4096);
   EXPECT_EQ(pod->request.api_port, 8190);
   EXPECT_EQ(pod->request.metrics_port, 2190);
+  EXPECT_EQ(pod->request.secure, true);
   EXPECT_EQ(pod->request.described_clusters, true);
   ASSERT_EQ(pod->clusters.size(), 2u);
   EXPECT_EQ(pod->clusters[0].ShortDebugString(),
@@ -84,6 +86,7 @@ TEST(PodFileTest, WhatIsNotGivenIsNotSet) {
   ASSERT_TRUE(pod.ok()) << pod.status();
   EXPECT_EQ(pod->request.ipus, 4);
   EXPECT_FALSE(pod->request.api_port.has_value());
+  EXPECT_FALSE(pod->request.secure.has_value());
   EXPECT_EQ(pod->request.described_clusters, false);
 }
 
@@ -91,7 +94,7 @@ TEST(PodFileTest, MistakesAreNamedWithTheirLine) {
   EXPECT_EQ(Error("name: x\nmachinez: 4\n"),
             "pod.yaml:2: a POD has no key 'machinez'; known are agents, allocations, api_port, "
             "cluster_topology, clusters, machine_type, machines, memory_limit, metrics_port, name, "
-            "partitions, users");
+            "partitions, secure, users");
   EXPECT_EQ(Error("machines: 3\n"), "pod.yaml:1: machines must be a power of two");
   EXPECT_EQ(Error("machines: -4\n"), "pod.yaml:1: machines must be a number of 1 to 16384");
   EXPECT_EQ(Error("machines: [4]\n"), "pod.yaml:1: machines must be a number of 1 to 16384");
@@ -106,6 +109,7 @@ TEST(PodFileTest, MistakesAreNamedWithTheirLine) {
   EXPECT_EQ(Error("partitions: p1\n"), "pod.yaml:1: partitions must be a list");
   EXPECT_EQ(Error("users:\n- id: alice\n  admin: maybe\n"),
             "pod.yaml:3: admin must be true or false");
+  EXPECT_EQ(Error("secure: perhaps\n"), "pod.yaml:1: secure must be true or false");
   EXPECT_EQ(Error("users:\n- id: \"\"\n"), "pod.yaml:2: id must be a word");
   EXPECT_EQ(Error(""), "pod.yaml:1: a POD must have lines of key: value");
   EXPECT_EQ(Error("- a\n"), "pod.yaml:1: a POD must have lines of key: value");

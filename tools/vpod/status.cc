@@ -134,7 +134,7 @@ std::string StatusText(const PodStatus& status) {
       {"POD", Title(shape)},
       {"State", StateText(status)},
       {"Home", status.home},
-      {"API", ApiOf(shape).address()},
+      {"API", absl::StrCat(ApiOf(shape).address(), shape.secure ? " (secure)" : "")},
       {"Machines", absl::StrCat(shape.machines(), " x ", shape.machine_type)},
       {"vipu-server",
        status.server_pid > 0 ? absl::StrCat("pid ", status.server_pid) : kNotRunning},
@@ -161,6 +161,7 @@ nlohmann::ordered_json StatusJson(const PodStatus& status) {
   json["machines"] = shape.machines();
   json["machine_type"] = shape.machine_type;
   json["memory_limit_mib"] = shape.memory_limit_mib;
+  json["secure"] = shape.secure;
   json["api"] = ApiOf(shape).address();
   json["metrics"] =
       status.metrics.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(status.metrics);

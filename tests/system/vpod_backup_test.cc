@@ -1,0 +1,175 @@
+// A POD of `vpod up` that is backed up, ended and restored.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "device/base/file.h"
+#include "device/base/unique_fd.h"
+#include "tests/support/pod.h"
+
+namespace vpod::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+void ExpectRefused(const Outcome& outcome, const std::string& text) {
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_EQ(outcome.err.rfind("vpod: error: ", 0), 0u) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(text));
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+std::string Backup(TestPod& pod) {
+  std::string file = pod.directory() + "/monday.backup";
+  const Outcome made = pod.Run({"vpod", "backup", file});
+  EXPECT_EQ(made.code, 0) << made.err;
+  return file;
+}
+
+// Names of all files below a directory but logs.
+std::string Listing(TestPod& pod, const std::string& directory) {
+  return pod.Shell("cd " + directory + " && find . -type f ! -name '*.log' -printf '%P\\n' | sort")
+      .out;
+}
+
+TEST(VpodBackupTest, APodThatWasBroughtDownComesBack) {
+  for (const char* secure : {"", "--secure"}) {
+    SCOPED_TRACE(secure);
+    TestPod pod(4, *secure == '\0' ? std::vector<std::string>() : std::vector<std::string>{secure});
+    pod.CreatePartition("p4", 4);
+    const std::string file = Backup(pod);
+    EXPECT_EQ(pod.Run({"stat", "-c", "%a", file}).out, "600\n");
+    ExpectRefused(pod.Run({"vpod", "backup", file}), file + " is there already");
+    ASSERT_EQ(pod.Run({"vpod", "down"}).code, 0);
+    ExpectRefused(pod.Run({"vpod", "backup", file + "2"}), "no POD in " + pod.home());
+    const Outcome restored = pod.Run({"vpod", "restore", file});
+    ASSERT_EQ(restored.code, 0) << restored.err;
+    EXPECT_THAT(restored.out, HasSubstr("(1 agent, 1 cluster, 1 partition"));
+    EXPECT_THAT(restored.out, HasSubstr("POD4 is up: 1 machine (m2000)"));
+    const Outcome used = pod.Shell(
+        "vipu wait partition p4 --for active && gc-info --ipu-count && "
+        "poprun --num-replicas 4 replica_job --runs 1 >&2");
+    EXPECT_EQ(used.code, 0) << used.err;
+    EXPECT_EQ(used.out, "wait partition (p4): success.\n4\n");
+  }
+}
+
+// Also below another name, as on another machine.
+TEST(VpodBackupTest, ItMayMoveToAnotherDirectory) {
+  TestPod pod(4, {"--secure"});
+  pod.CreatePartition("p4", 4);
+  const std::string file = Backup(pod), moved = pod.directory() + "/moved";
+  ASSERT_EQ(pod.Run({"vpod", "delete"}).code, 0);
+  pod.environment()["VPOD_HOME"] = moved;
+  pod.environment()["IPUOF_CONFIG_DIR"] = moved + "/ipuof.conf.d";
+  const Outcome restored = pod.Run({"vpod", "restore", file});
+  ASSERT_EQ(restored.code, 0) << restored.err;
+  const Outcome used = pod.Shell("vipu wait partition p4 --for active && gc-info --ipu-count");
+  EXPECT_EQ(used.code, 0) << used.err;
+  EXPECT_EQ(pod.Run({"vpod", "delete"}).code, 0);
+  EXPECT_FALSE(fs::exists(moved));
+}
+
+// Its agents go on with their jobs.
+TEST(VpodBackupTest, APodThatRunsGetsItsStateOfThen) {
+  TestPod pod(8);
+  pod.CreatePartition("before", 4);
+  const std::string file = Backup(pod);
+  ASSERT_EQ(pod.Shell("vipu create partition after --size 4").code, 0);
+  pod.environment()["IPUOF_VIPU_API_PARTITION_ID"] = "before";
+  const auto job = pod.Start({"replica_job", "--runs", "1000000", "--pause-ms", "10"});
+  ASSERT_TRUE(job->WaitForOutput("run 3 loss")) << job->Err();
+  const int agent = pod.AgentPid();
+  const Outcome restored = pod.Run({"vpod", "restore", file});
+  EXPECT_EQ(restored.code, 0) << restored.err;
+  EXPECT_THAT(restored.out, HasSubstr("Not in the backup: partition after\n"));
+  EXPECT_EQ(pod.AgentPid(), agent);
+  EXPECT_EQ(pod.Shell("vipu list partitions -o name").out, "before\n");
+  EXPECT_EQ(job->Err(), "");
+  job->Signal(SIGTERM);
+  job->Wait();
+  // What a restore has put aside goes with the POD.
+  EXPECT_EQ(pod.Shell("vpod down && ls $VPOD_HOME | grep -c before-restore").out,
+            "POD in " + pod.home() + " is down.\n0\n");
+}
+
+TEST(VpodBackupTest, ARefusedRestoreChangesNothing) {
+  TestPod pod(4);
+  const std::string file = Backup(pod), bad = pod.directory() + "/bad";
+  const std::string good = base::ReadFile(file);
+  const std::string before = Listing(pod, pod.home());
+  const int server = pod.ServerPid();
+  std::ofstream(bad) << good.substr(0, good.size() / 2);
+  ExpectRefused(pod.Run({"vpod", "restore", bad}), bad + " is not a file of 'vpod backup'");
+  ExpectRefused(pod.Run({"vpod", "restore", "/etc/passwd"}), "it is not an intact archive");
+  ExpectRefused(pod.Run({"vpod", "restore", "/nowhere"}), "cannot read /nowhere");
+  ASSERT_EQ(pod.Run({"vipu-admin", "backup", pod.directory() + "/store"}).code, 0);
+  ExpectRefused(pod.Run({"vpod", "restore", pod.directory() + "/store"}),
+                "'vipu-server --restore' takes");
+  // An archive with a damaged storage, and one whose files lead elsewhere.
+  ASSERT_EQ(
+      pod.Shell(
+             "cd " + pod.directory() +
+             " && mkdir a && tar -C a -xzf monday.backup && truncate -s 8192 a/store.backup && tar "
+             "-C a -czf damaged . && ln -sf /etc/passwd a/pod.json && tar -C a -czf link .")
+          .code,
+      0);
+  ExpectRefused(pod.Run({"vpod", "restore", pod.directory() + "/damaged"}), "");
+  ExpectRefused(pod.Run({"vpod", "restore", pod.directory() + "/link"}),
+                "it has more than files and directories");
+  // Another POD.
+  TestPod other(8);
+  ExpectRefused(other.Run({"vpod", "restore", file}),
+                other.home() + " holds another POD (POD8, m2000, port");
+  EXPECT_EQ(Listing(pod, pod.home()), before);
+  EXPECT_EQ(pod.ServerPid(), server);
+  EXPECT_EQ(pod.Run({"vpod", "status"}).code, 0);
+  EXPECT_EQ(other.Run({"vpod", "status"}).code, 0);
+  // Where there was nothing, nothing is left.
+  TestPod none(0);
+  ExpectRefused(none.Run({"vpod", "restore", bad}), "is not a file of 'vpod backup'");
+  ExpectRefused(none.Run({"vpod", "restore", file}), "is in use, which is that of the POD");
+  EXPECT_FALSE(fs::exists(none.home()));
+}
+
+TEST(VpodBackupTest, DownKeepsWhatItIsAskedToKeep) {
+  TestPod pod(4);
+  pod.CreatePartition("p4", 4);
+  const Outcome down = pod.Run({"vpod", "down", "--keep"});
+  EXPECT_EQ(down.out,
+            "POD in " + pod.home() + " is down. Its state is kept: 'vpod up' restores it.\n");
+  EXPECT_EQ(pod.Run({"vpod", "status"}).code, 1);
+  // As the guide to backups of a controller says it.
+  ASSERT_EQ(pod.Run({"vpod", "up"}).code, 0);
+  EXPECT_EQ(pod.Shell("vipu wait partition p4 --for active && gc-info --ipu-count").out,
+            "wait partition (p4): success.\n4\n");
+  ASSERT_EQ(pod.Run({"vpod", "down"}).code, 0);
+  ASSERT_EQ(pod.Run({"vpod", "up", "--pod", "4", "--memory-limit", "1024"}).code, 0);
+  EXPECT_EQ(pod.Shell("vipu list partitions -o name").out, "");
+}
+
+TEST(VpodBackupTest, AShellFindsTheNextPodOfItsDirectory) {
+  TestPod pod(4);
+  const std::string up = "vpod up --pod 4 --memory-limit 1024", env = "eval \"$(vpod env)\"; ";
+  const Outcome same = pod.Shell(env + "vpod down && " + up + " && vipu-admin list agents -o name");
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_EQ(same.err, "");
+  EXPECT_THAT(same.out, HasSubstr("API 127.0.0.1:" + std::to_string(pod.port())));
+  EXPECT_THAT(same.out, HasSubstr("\nag0\n"));
+  // Somebody else has taken the port.
+  ASSERT_EQ(pod.Run({"vpod", "down"}).code, 0);
+  const base::UniqueFd listener = ListenOn(pod.port());
+  pod.environment()["VPOD_ENV_HOME"] = pod.home();
+  const Outcome other = pod.Shell(up);
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("vpod: this shell's variables name port " +
+                                   std::to_string(pod.port()) + ", but the POD's is "));
+}
+
+}  // namespace
+}  // namespace vpod::testing

@@ -1,0 +1,113 @@
+#include "tools/vpod/backup.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/vipu/client.h"
+#include "device/base/file.h"
+#include "device/base/status.h"
+#include "tools/vpod/run_program.h"
+
+namespace vpod::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kPatience{60};
+
+// A directory for its owner only, which goes with the object.
+class PrivateDirectory {
+ public:
+  static absl::StatusOr<PrivateDirectory> Make() {
+    std::error_code error;
+    std::string path = (fs::temp_directory_path(error) / "vpod-backup-XXXXXX").string();
+    if (mkdtemp(path.data()) != nullptr) return PrivateDirectory(std::move(path));
+    return absl::UnavailableError(
+        absl::StrCat("cannot make the directory ", path, ": ", std::strerror(errno)));
+  }
+  PrivateDirectory(PrivateDirectory&& other) noexcept
+      : path_(std::exchange(other.path_, std::string())) {}
+  ~PrivateDirectory() {
+    std::error_code error;
+    if (!path_.empty()) fs::remove_all(path_, error);
+  }
+
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit PrivateDirectory(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+absl::Status NotABackup(const std::string& file, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(file, " is not a file of 'vpod backup': ", why));
+}
+
+// Only what BackUp writes, so that nothing leads out of the directory.
+absl::Status CheckUnpacked(const std::string& file, const std::string& directory) {
+  std::error_code error;
+  for (const auto& entry : fs::recursive_directory_iterator(directory, error)) {
+    const fs::file_status status = entry.symlink_status(error);
+    if (!fs::is_regular_file(status) && !fs::is_directory(status))
+      return NotABackup(file, "it has more than files and directories");
+  }
+  for (const std::string& name : {std::string(kStoreFile), std::string("pod.json")}) {
+    if (!fs::is_regular_file(absl::StrCat(directory, "/", name), error))
+      return NotABackup(file, absl::StrCat("it has no ", name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Unpack(const std::string& file, const std::string& directory) {
+  constexpr char kDatabase[] = "SQLite format 3";
+  // Pipes and devices are none.
+  VPOD_ASSIGN_OR_RETURN(const std::string bytes, base::ReadNamedFile(file, size_t{4} << 30));
+  if (absl::StartsWith(bytes, kDatabase))
+    return NotABackup(file, "it is a storage alone, which 'vipu-server --restore' takes");
+  const std::string archive = directory + "/archive";
+  VPOD_RETURN_IF_ERROR(base::ReplaceFile(archive, bytes, 0600));
+  const auto unpacked = RunProgram(
+      {"tar", "-C", directory, "--no-same-owner", "--no-same-permissions", "-xzf", archive});
+  std::error_code error;
+  fs::remove(archive, error);
+  if (absl::IsUnavailable(unpacked.status())) return unpacked.status();
+  if (!unpacked.ok()) return NotABackup(file, "it is not an intact archive");
+  return CheckUnpacked(file, directory);
+}
+
+}  // namespace
+
+absl::Status BackUp(const Pod& pod, const std::string& file) {
+  // Before anything is asked for: a backup is not to be lost to the next one.
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(file, error)))
+    return absl::AlreadyExistsError(absl::StrCat(file, " is there already; name a new file"));
+  VPOD_ASSIGN_OR_RETURN(const PodShape shape, pod.Shape());
+  if (shape.unfinished || pod.ServerPid() == 0)
+    return absl::FailedPreconditionError(
+        absl::StrCat("the POD in ", pod.home(), " does not run; 'vpod up' starts it"));
+  VPOD_ASSIGN_OR_RETURN(const PrivateDirectory staged, PrivateDirectory::Make());
+  VPOD_ASSIGN_OR_RETURN(const auto storage, vipu::Client(ApiOf(shape), kPatience).Backup());
+  VPOD_RETURN_IF_ERROR(
+      base::ReplaceFile(absl::StrCat(staged.path(), "/", kStoreFile), storage.first, 0600));
+  VPOD_RETURN_IF_ERROR(pod.CopyFiles(staged.path()));
+  VPOD_ASSIGN_OR_RETURN(const std::string archive,
+                        RunProgram({"tar", "-C", staged.path(), "-czf", "-", "."}));
+  return base::ReplaceFile(file, archive, 0600);
+}
+
+absl::StatusOr<std::string> Restore(Pod& pod, const std::string& file) {
+  VPOD_ASSIGN_OR_RETURN(const PrivateDirectory staged, PrivateDirectory::Make());
+  VPOD_RETURN_IF_ERROR(Unpack(file, staged.path()));
+  return pod.Replace(staged.path());
+}
+
+}  // namespace vpod::tools

@@ -1,0 +1,236 @@
+// What a POD keeps in its directory: access to it, and how it becomes what a backup says.
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "device/base/file.h"
+#include "device/base/status.h"
+#include "device/base/text.h"
+#include "tools/vpod/backup.h"
+#include "tools/vpod/daemons.h"
+#include "tools/vpod/pod.h"
+#include "tools/vpod/run_program.h"
+
+namespace vpod::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kServer[] = "vipu-server";
+constexpr char kShapeFile[] = "pod.json";
+
+// Where vipu-server --init says the administrator's key.
+constexpr char kKeyLabel[] = "Access Key is: ";
+
+bool IsClientFile(const std::string& name) { return absl::EndsWith(name, vipu::kPodClientFile); }
+
+// User and access key of a client file. The rest of it follows from the POD.
+struct Account {
+  std::string user, key;
+};
+Account AccountIn(const std::string& client_file) {
+  const std::string text = base::ReadFile(client_file);
+  const auto value = [&](const char* name) {
+    for (absl::string_view line : absl::StrSplit(text, '\n')) {  // as vipu::HclText writes them
+      if (absl::ConsumePrefix(&line, absl::StrCat(name, "=\"")) && absl::ConsumeSuffix(&line, "\""))
+        return std::string(line);
+    }
+    return std::string();
+  };
+  return {value("api-user-id"), value("api-access-key")};
+}
+
+absl::StatusOr<base::Tls> CertificatesIn(const std::string& directory, const std::string& role) {
+  const std::string at = absl::StrCat(directory, "/", role, "/");
+  return base::ReadTls({at + "ca.crt", at + role + ".crt", at + role + ".key"});
+}
+
+// vipu-server of this POD with options that have it end by itself.
+absl::StatusOr<std::string> RunServer(const std::vector<std::string>& options) {
+  VPOD_ASSIGN_OR_RETURN(const std::string server, FindProgram(kServer));
+  std::vector<std::string> command = {server, "--config", "/dev/null", "--log-level", "error"};
+  command.insert(command.end(), options.begin(), options.end());
+  return RunProgram(command);
+}
+
+absl::StatusOr<std::string> RestoreStorage(const std::string& backup, const std::string& storage) {
+  return RunServer({"--storage", storage, "--restore", backup});
+}
+
+std::string Described(const PodShape& shape) {
+  return absl::StrCat("POD", shape.ipus, ", ", shape.machine_type, ", port ", shape.api_port,
+                      ", addresses ", shape.addresses, shape.secure ? ", secure" : "",
+                      shape.agent_per_machine ? ", agents processes" : "",
+                      shape.described_clusters ? ", clusters of a file" : "");
+}
+
+absl::Status Copy(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::remove_all(to, error);
+  fs::copy(from, to, fs::copy_options::recursive, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("cannot copy ", from.string(), " to ", to.string(), ": ", error.message()));
+}
+
+}  // namespace
+
+absl::Status Pod::TakeAdministrator(PodShape& shape) const {
+  Account account = AccountIn(ClientConfig());
+  if (account.key.empty()) {
+    if (shape.unfinished) return absl::OkStatus();  // the key is not made yet
+    return absl::DataLossError(
+        absl::StrCat(ClientConfig(),
+                     " has no access key of the administrator; put the file back, or 'vpod "
+                     "restore' a backup"));
+  }
+  auto tls = CertificatesIn(CertificatesDirectory(), "client");
+  if (!tls.ok()) return absl::DataLossError(tls.status().message());
+  shape.administrator.tls = *std::move(tls);
+  shape.administrator.user_id = std::move(account.user);
+  shape.administrator.access_key = std::move(account.key);
+  return absl::OkStatus();
+}
+
+absl::Status Pod::SetUpAccess(PodShape& shape) const {
+  VPOD_ASSIGN_OR_RETURN(
+      const std::string said,
+      RunServer({"--init", "--secure", "--storage", Storage(), "--certs-dir",
+                 CertificatesDirectory(), "--default-user-id", vipu::OsUserName()}));
+  const size_t label = said.find(kKeyLabel);
+  if (label == std::string::npos)
+    return absl::InternalError("vipu-server --init has made no access key");
+  const size_t begin = label + sizeof(kKeyLabel) - 1;
+  shape.administrator.user_id = vipu::OsUserName();
+  shape.administrator.access_key = said.substr(begin, said.find('\n', begin) - begin);
+  VPOD_ASSIGN_OR_RETURN(shape.administrator.tls, CertificatesIn(CertificatesDirectory(), "client"));
+  return WriteFiles(shape);
+}
+
+base::TlsFiles Pod::ServerCertificate() const {
+  const std::string at = CertificatesDirectory() + "/server/";
+  return {at + "ca.crt", at + "server.crt", at + "server.key"};
+}
+
+std::vector<std::string> Pod::Files() const {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(home_, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name == kShapeFile || IsClientFile(name) ||
+        entry.path() == fs::path(CertificatesDirectory()) ||
+        entry.path() == fs::path(IpuofDirectory()))
+      names.push_back(name);
+  }
+  return names;
+}
+
+absl::Status Pod::CopyFiles(const std::string& to) const {
+  for (const std::string& name : Files())
+    VPOD_RETURN_IF_ERROR(Copy(home_ + "/" + name, to + "/" + name));
+  return absl::OkStatus();
+}
+
+// Client files name certificates by their paths.
+absl::Status Pod::RenewClientFiles(const PodShape& shape) const {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(home_, error)) {
+    if (!IsClientFile(entry.path().filename().string())) continue;
+    const Account account = AccountIn(entry.path());
+    if (account.key.empty()) continue;  // WriteFiles writes it
+    vipu::ClientConfig config = ApiOf(shape);
+    config.user_id = account.user;
+    config.access_key = account.key;
+    VPOD_RETURN_IF_ERROR(vipu::WriteSecretHcl(entry.path(), config));
+  }
+  return absl::OkStatus();
+}
+
+// A storage belongs to machines by their addresses, and certificates to one authority.
+absl::Status Pod::CheckIsSame(const Pod& other, const PodShape& wanted) const {
+  const auto existing = Shape();
+  if (absl::IsNotFound(existing.status())) {
+    if (KeepPort(wanted.api_port).valid()) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrCat("port ", wanted.api_port,
+                                               " is in use, which is that of the POD of the "
+                                               "backup"));
+  }
+  VPOD_RETURN_IF_ERROR(existing.status());
+  const auto authority = [](const Pod& pod) { return base::ReadFile(pod.ServerCertificate().ca); };
+  const std::string here = Described(*existing), there = Described(wanted);
+  if (here == there && existing->cluster_topology == wanted.cluster_topology &&
+      authority(*this) == authority(other))
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      home_, " holds another POD (", here, ") than the backup (", there,
+      here == there ? ", other certificates" : "", "); 'vpod down' makes room for it"));
+}
+
+absl::StatusOr<std::string> Pod::Replace(const std::string& directory) {
+  const Pod other(directory);
+  VPOD_ASSIGN_OR_RETURN(const PodShape wanted, other.Shape());
+  const std::string backup = absl::StrCat(directory, "/", kStoreFile);
+  // Tried on a storage of its own: what cannot be restored is refused while all is as it was.
+  VPOD_RETURN_IF_ERROR(RestoreStorage(backup, directory + "/tried.db").status());
+  std::error_code error;
+  const bool is_new = fs::create_directories(home_, error);
+  absl::Cleanup remove = [&] {
+    if (!is_new) return;
+    RemoveState();
+    fs::remove_all(home_, error);
+  };
+  VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock());
+  VPOD_RETURN_IF_ERROR(CheckIsSame(other, wanted));
+  StopDaemon(ServerPidFile(), kServer);
+  VPOD_ASSIGN_OR_RETURN(const std::string said, RestoreStorage(backup, Storage()));
+  VPOD_RETURN_IF_ERROR(other.CopyFiles(home_));
+  PodShape shape = wanted;
+  if (shape.secure) VPOD_RETURN_IF_ERROR(TakeAdministrator(shape));
+  VPOD_RETURN_IF_ERROR(RenewClientFiles(shape));
+  VPOD_RETURN_IF_ERROR(WriteFiles(shape));
+  std::move(remove).Cancel();
+  return said;
+}
+
+void Pod::RemoveState() const {
+  std::error_code error;
+  // The database goes first: SQLite ignores a log without one, but would read one without its log.
+  fs::remove(Storage(), error);
+  std::vector<fs::path> files = {ClientConfig(), home_ + "/" + kShapeFile};
+  for (const auto& entry : fs::directory_iterator(home_, error)) {
+    // The log, and storages that a restore has replaced.
+    if (absl::StartsWith(entry.path().string(), Storage())) files.push_back(entry.path());
+  }
+  for (const fs::path& file : files) fs::remove(file, error);
+  fs::remove_all(CertificatesDirectory(), error);
+  fs::remove_all(IpuofDirectory(), error);
+}
+
+absl::StatusOr<std::string> Pod::EnvironmentText(const PodShape& shape,
+                                                 const std::string& user) const {
+  std::vector<std::pair<const char*, std::string>> variables = {
+      {"VPOD_HOME", home_},
+      {vipu::kEnvironmentHome, home_},
+      {"VIPU_CLI_API_HOST", "127.0.0.1"},
+      {"VIPU_CLI_API_PORT", absl::StrCat(shape.api_port)},
+      {"IPUOF_CONFIG_DIR", IpuofDirectory()}};
+  std::error_code error;
+  if (!user.empty() && !fs::exists(UserConfig(user), error)) {
+    return absl::NotFoundError(absl::StrCat("no user ", base::Printable(user), " has a key in ",
+                                            home_, "; a file for 'vpod up -f' describes users"));
+  }
+  // Whose key tools show.
+  if (!user.empty() || shape.secure)
+    variables.emplace_back("VIPU_CLI_CONFIG", user.empty() ? ClientConfig() : UserConfig(user));
+  std::string text;
+  for (const auto& [name, value] : variables)
+    absl::StrAppend(&text, "export ", name, "=", base::ShellQuoted(value), "\n");
+  return text;
+}
+
+}  // namespace vpod::tools
