@@ -1,7 +1,7 @@
 #include "tools/vpod/planned_program.h"
 
+#include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -84,26 +84,41 @@ std::vector<std::string> EnvironmentWith(const std::string& directory,
   return variables;
 }
 
+// In the child: becomes the program, or tells why it cannot. The program goes with this process,
+// whatever ends that: one that is killed could not end it.
+[[noreturn]] void BecomeProgram(pid_t parent, const std::vector<char*>& command,
+                                const std::vector<char*>& environment, int errors) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  execvpe(command[0], command.data(), environment.data());
+  const int why = errno;
+  (void)!write(errors, &why, sizeof(why));
+  _exit(127);
+}
+
 // Its stdout is our stderr: our stdout is for the plan. Processes that outlive their parents become
 // our children.
 absl::StatusOr<pid_t> Start(std::vector<std::string> command,
                             std::vector<std::string> environment) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  pid_t child = 0;
-  const int error = posix_spawnp(&child, command[0].c_str(), &actions, &attributes,
-                                 Pointers(command).data(), Pointers(environment).data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error == 0) return child;
+  int ends[2] = {-1, -1};
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return absl::UnavailableError(absl::StrCat("cannot make a pipe: ", strerror(errno)));
+  const base::UniqueFd errors(ends[0]);
+  base::UniqueFd to_tell(ends[1]);
+  const std::vector<char*> words = Pointers(command), variables = Pointers(environment);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) return absl::UnavailableError(absl::StrCat("cannot fork: ", strerror(errno)));
+  if (child == 0) BecomeProgram(parent, words, variables, to_tell.get());
+  to_tell.Reset();
+  int error = 0;
+  if (TEMP_FAILURE_RETRY(read(errors.get(), &error, sizeof(error))) == 0) return child;
+  waitpid(child, nullptr, 0);
   const bool is_python = absl::EndsWith(command[0], ".py");
   return absl::NotFoundError(absl::StrCat("cannot run '", command[0], "': ", strerror(error),
                                           is_python ? ", try -- python3 " : "",

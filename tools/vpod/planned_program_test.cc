@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/plan/executable_plan.h"
 #include "device/base/file.h"
+#include "device/base/unique_fd.h"
 #include "tools/vpod/plan_arguments.h"
 #include "tools/vpod/plan_executable.h"
 
@@ -224,6 +227,20 @@ TEST_F(PlannedProgramTest, SignalsArePassedOn) {
     EXPECT_EQ(waiting.EndWith(SIGHUP), 0);
     EXPECT_TRUE(std::filesystem::remove(told));
     std::filesystem::remove(started);
+  }
+  // With a process that is killed, so is its program.
+  {
+    const Waiting waiting(
+        absl::StrCat("echo $$ > ", told, "; mv ", told, " ", started, "; exec sleep 1000"));
+    wait_for(started);
+    const base::UniqueFd program(
+        static_cast<int>(syscall(SYS_pidfd_open, std::stoi(base::ReadFile(started)), 0)));
+    EXPECT_EQ(waiting.EndWith(SIGKILL), SIGKILL);
+    pollfd ended = {program.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&ended, 1, 60000), 1);
+    // It could not remove its directory either.
+    for (const auto& left : std::filesystem::directory_iterator(directory_))
+      std::filesystem::remove_all(left);
   }
   // One that does not listen is killed.
   const Waiting waiting(absl::StrCat("trap '' INT; touch ", started, "; exec sleep 1000"));
