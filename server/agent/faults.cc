@@ -224,6 +224,7 @@ std::vector<vipuagent::MachineHealth> Agent::Unwell() {
       const ipu::FaultState faults = machine.ipu(ipu).faults.Read();
       faulty = faulty || !faults.usable() || faults.over_temperature;
       if (!faults.error.empty() && !faults.simulated) health.add_failed_ipus(ipu);
+      if (faults.parity_error) health.add_parity_ipus(ipu);
     }
     for (uint32_t port = 0; port < arch::kPortsPerMachine; ++port) {
       const machine::LinkFault fault = machine.links().Read(port).fault;
@@ -231,7 +232,7 @@ std::vector<vipuagent::MachineHealth> Agent::Unwell() {
       if (fault.breaks())
         health.add_failed_links(absl::StrCat(arch::PortName(port), " ", WhatIsWrong(fault)));
     }
-    if (health.failed_ipus_size() + health.failed_links_size() > 0)
+    if (health.failed_ipus_size() + health.failed_links_size() + health.parity_ipus_size() > 0)
       unwell.push_back(std::move(health));
     it = faulty ? std::next(it) : faulty_.erase(it);
   }

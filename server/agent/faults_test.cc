@@ -309,7 +309,14 @@ TEST_F(FaultsTest, ParityErrorNeedsAParityInit) {
   const std::string again = Attach(Open(16));
   EXPECT_FALSE(agent_->Load(again, TwoIpus()).ok());
   agent_->Release(again, false);
+  // The controller hears of it, and when it is over.
+  const auto unwell = agent_->Unwell();
+  ASSERT_EQ(unwell.size(), 1u);
+  EXPECT_EQ(unwell[0].parity_ipus_size(), 1);
+  EXPECT_EQ(unwell[0].parity_ipus(0), 3u);
+  EXPECT_EQ(unwell[0].failed_ipus_size(), 0);
   ASSERT_TRUE(agent_->ResetDevice("p", kKey, 0, 0, true).ok());
+  EXPECT_TRUE(agent_->Unwell().empty());
   EXPECT_TRUE(Run(Loaded(16), kCopy).ok());
 }
 

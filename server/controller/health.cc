@@ -39,6 +39,9 @@ void TakeOver(const vipuagent::MachineHealth& health, Machine& machine) {
     machine.failed_ipus |= 1u << ipu;
     troubles.push_back(absl::StrCat("IPU ", ipu, " failed"));
   }
+  for (const uint32_t ipu : health.parity_ipus()) {
+    if (ipu < arch::kIpusPerMachine) machine.parity_ipus |= 1u << ipu;
+  }
   std::set<absl::string_view> links;
   for (const std::string& link : health.failed_links()) {
     // Shown to people, so only about ports that exist, and in few words.
@@ -113,6 +116,7 @@ void Controller::SetHealth(Process& process, const vipuagent::HeartbeatRequest& 
     touched.try_emplace(machine,
                         Before{machine->failed_ipus, machine->gateway_failed, machine->trouble});
     machine->failed_ipus = 0;
+    machine->parity_ipus = 0;
     machine->gateway_failed = false;
     machine->trouble.clear();
   };
@@ -123,8 +127,8 @@ void Controller::SetHealth(Process& process, const vipuagent::HeartbeatRequest& 
     if (it == process.machine_by_host.end()) continue;
     touch(it->second);
     TakeOver(health, *it->second);
-    if (!it->second->trouble.empty() && named.insert(it->second).second)
-      process.unwell.push_back(it->second);
+    const bool unwell = !it->second->trouble.empty() || it->second->parity_ipus != 0;
+    if (unwell && named.insert(it->second).second) process.unwell.push_back(it->second);
   }
   std::map<std::string, Partition*> affected;
   for (const auto& [machine, before] : touched) {

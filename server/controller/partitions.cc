@@ -317,7 +317,8 @@ vipuuser::PartitionStatus Controller::DescribeStatus(const Partition& partition,
   status.set_error(partition.state == vipuuser::PS_ERROR
                        ? static_cast<uint32_t>(absl::StatusCode::kAborted)
                        : 0);
-  status.set_message(partition.last_error);
+  status.set_message(partition.last_error.empty() ? FindParityError(partition)
+                                                  : partition.last_error);
   status.set_num_ilds(partition.stored.requirements().num_ilds());
   status.set_created_by(partition.stored.created_by());
   status.set_created_at(partition.stored.created_at());

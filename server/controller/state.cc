@@ -28,6 +28,7 @@ uint32_t ByPosition(uint32_t by_pcie_id) {
 
 void ClearHealth(Machine& machine) {
   machine.failed_ipus = 0;
+  machine.parity_ipus = 0;
   machine.gateway_failed = false;
   machine.trouble.clear();
   machine.releasing.clear();
@@ -84,6 +85,25 @@ std::string FindReleasing(const Partition& partition) {
         if (ipu - partition.first() >= partition.size()) continue;
         return absl::StrCat("Agent ", machine->agent->stored.id(), ": IPU ", pcie_id, ": ", reason,
                             ".");
+      }
+    }
+  }
+  return "";
+}
+
+std::string FindParityError(const Partition& partition) {
+  for (const Process* holder : partition.holders) {
+    for (const Machine* machine : holder->unwell) {
+      if (machine->agent == nullptr || machine->agent->cluster != partition.cluster) continue;
+      for (uint32_t pcie_id = 0; pcie_id < kIpusPerMachine; ++pcie_id) {
+        const uint32_t ipu =
+            machine->agent->position * kIpusPerMachine + arch::IpuNumberOfPosition(pcie_id);
+        if ((machine->parity_ipus >> pcie_id & 1) == 0 ||
+            ipu - partition.first() >= partition.size())
+          continue;
+        return absl::StrCat("Agent ", machine->agent->stored.id(), ": IPU ", pcie_id,
+                            " needs a parity init: 'gc-reset -p' on its device, or 'reset "
+                            "partition'.");
       }
     }
   }

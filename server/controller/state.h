@@ -47,6 +47,7 @@ struct Machine {
   Process* process = nullptr;
   Agent* agent = nullptr;       // added for it; null: none
   uint32_t failed_ipus = 0;     // bit i: PCIe id i cannot be used
+  uint32_t parity_ipus = 0;     // bit i: PCIe id i loads no program before a parity init
   bool gateway_failed = false;  // GW-Links of it are down
   std::string trouble;          // what is wrong, for people; empty when well
   // IPUs that nobody can use yet because a kernel of one who left still runs, by PCIe id, and the
@@ -68,7 +69,7 @@ struct Process {
   std::list<Process*>::iterator by_age;  // place in State::processes_by_age while up
   std::vector<Machine*> machines;
   std::unordered_map<std::string, Machine*> machine_by_host;
-  std::vector<Machine*> unwell;                  // as of the last heartbeat
+  std::vector<Machine*> unwell;                  // or with parity errors, as of the last heartbeat
   std::vector<Machine*> releasing;               // with IPUs that are, as last told
   std::map<std::string, Partition*> partitions;  // with IPUs on it
 
@@ -236,6 +237,8 @@ PartitionAccess AccessTo(const Partition& partition);
 std::vector<const Agent*> Unregistered(const Partition& partition);
 // For which kernels of those who had its IPUs before it waits; empty: for none.
 std::string FindReleasing(const Partition& partition);
+// Which IPU of the partition needs a parity init, and what does it; empty: none.
+std::string FindParityError(const Partition& partition);
 // Why the partition cannot be used now, from its agents and their machines, and the words for it.
 std::pair<Trouble, std::string> FindTrouble(const Partition& partition);
 

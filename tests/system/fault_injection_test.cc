@@ -169,9 +169,24 @@ TEST_F(FaultInjectionTest, AParityErrorFailsItsJobUntilTheMemoryIsInitialised) {
       {"poprun", "--vipu-partition", "mine", "--num-replicas", "8", "replica_job", "--runs", "1"});
   EXPECT_EQ(refused.code, 1);
   EXPECT_NE(refused.err.find(reason), std::string::npos) << refused.err;
+  // Whoever looks at the partition sees it, and a reset that does not help says what does.
+  const auto shown = [&] { return Show({"vipu", "get", "partition", "mine"}).out; };
+  const std::string advice = agent_ + ": IPU 1 needs a parity init: 'gc-reset -p'";
+  EXPECT_TRUE(Within(kSoon, [&] { return shown().find(advice) != std::string::npos; })) << shown();
+  for (const char* device : {"6", "14"}) {
+    const Outcome reset = Show({"gc-reset", "-d", device});
+    EXPECT_EQ(reset.code, 0) << reset.err;
+    EXPECT_EQ(reset.err, std::string("gc-reset: warning: device ") + device +
+                             " still needs a parity init before programs load; run 'gc-reset -p "
+                             "-d " +
+                             device + "'\n");
+  }
+  EXPECT_EQ(Show({"gc-reset", "-d", "0"}).err, "");
   const Outcome initialised = Show({"gc-reset", "-p", "-d", "6"});
   EXPECT_EQ(initialised.code, 0) << initialised.err;
+  EXPECT_EQ(initialised.err, "");
   EXPECT_EQ(Count("ipu error state", "no errors"), 8);
+  EXPECT_TRUE(Within(kSoon, [&] { return shown().find("parity") == std::string::npos; }));
   ExpectMineWorks();
 }
 

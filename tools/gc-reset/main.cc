@@ -1,9 +1,12 @@
-// gc-reset: resets the IPUs of a device; silent on success.
+// gc-reset: resets the IPUs of a device; silent on success, unless a device is of no use yet.
+#include <algorithm>
+#include <cstdio>
 #include <numeric>
 #include <optional>
 #include <vector>
 
 #include "client/ipuof/lease.h"
+#include "client/ipuof/telemetry.h"
 #include "client/vipu/subset.h"
 #include "device/base/status.h"
 #include "tools/gc_options.h"
@@ -19,11 +22,37 @@ std::vector<uint32_t> AllIpus(const vipu::Subset& ipus) {
   return devices;
 }
 
+bool HasParityError(const telemetry::v1::IpuTelemetry& ipu) {
+  const auto state = ipu.attributes().find("ipu error state");
+  return state != ipu.attributes().end() && state->second == "memory parity error";
+}
+
+// Names a device that loads no program although it was reset.
+void WarnOfParity(const ipuof::MonitoredPartition& partition, uint32_t device) {
+  const auto range = ipuof::IpusOf(partition, device);
+  if (!range.ok()) return;
+  const bool needs_init =
+      std::any_of(partition.ipus.begin(), partition.ipus.end(), [&](const auto& ipu) {
+        return ipu.routing_id() - range->first < range->count && HasParityError(ipu);
+      });
+  if (!needs_init) return;
+  std::fprintf(stderr,
+               "gc-reset: warning: device %u still needs a parity init before programs load; run "
+               "'gc-reset -p -d %u'\n",
+               device, device);
+}
+
 absl::Status Reset(std::optional<uint32_t> device, bool initialise_parity) {
   VPOD_ASSIGN_OR_RETURN(const auto partition, vipu::FindActivePartition());
-  for (const uint32_t id :
-       device.has_value() ? std::vector{*device} : AllIpus(vipu::Subset(partition)))
+  const std::vector<uint32_t> devices =
+      device.has_value() ? std::vector{*device} : AllIpus(vipu::Subset(partition));
+  for (const uint32_t id : devices)
     VPOD_RETURN_IF_ERROR(ipuof::ResetDevice(partition, id, initialise_parity));
+  if (initialise_parity) return absl::OkStatus();
+  // What agents do not tell is no failure of the reset.
+  std::vector<ipuof::MonitoredPartition> monitored = {ipuof::ToMonitor(partition)};
+  ipuof::ReadTelemetry(monitored);
+  for (const uint32_t id : devices) WarnOfParity(monitored[0], id);
   return absl::OkStatus();
 }
 
