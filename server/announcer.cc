@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "device/base/connection_failure.h"
 #include "device/base/grpc_connect.h"
 #include "device/base/version.h"
 
@@ -62,8 +63,10 @@ void Announcer::Log(const grpc::Status& status) const {
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
       return spdlog::error("refused by the controller: {}", status.error_message());
     default:
-      return spdlog::info("lost the connection to the controller: {}.{}", status.error_message(),
-                          base::TlsHint(tls_, controller_, status.error_message()));
+      return spdlog::info("lost the connection to the controller: {}",
+                          base::IsConnectionFailure(status)
+                              ? base::ConnectionFailure(tls_, controller_, status)
+                              : status.error_message());
   }
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "device/base/grpc_connect.h"
 #include "device/base/mutex.h"
@@ -118,6 +119,29 @@ bool StaysOnHost(const std::string& endpoint) {
 }
 
 }  // namespace
+
+std::string EndpointOf(const vipuuser::IpuofDevice& device) {
+  return device.endpoint().empty() ? absl::StrCat(device.ip(), ":", device.server_port())
+                                   : device.endpoint();
+}
+
+std::string NameOfAgent(const vipu::ActivePartition& partition, const std::string& endpoint) {
+  std::vector<std::string> ids;
+  for (const vipuuser::IpuofDevice& device : partition.config.devices()) {
+    if (EndpointOf(device) != endpoint || device.agent_id().empty()) continue;
+    if (ids.empty() || ids.back() != device.agent_id()) ids.push_back(device.agent_id());
+  }
+  if (ids.empty()) return absl::StrCat("the agent at ", endpoint);
+  if (ids.size() == 1) return absl::StrCat("agent ", ids[0], " at ", endpoint);
+  return absl::StrCat("agents ", ids.front(), " to ", ids.back(), " at ", endpoint);
+}
+
+absl::Status WithAgent(const vipu::ActivePartition& partition, const std::string& endpoint,
+                       const absl::Status& status) {
+  if (!absl::IsUnavailable(status)) return status;
+  return absl::UnavailableError(
+      absl::StrCat(NameOfAgent(partition, endpoint), " ", status.message()));
+}
 
 absl::StatusOr<std::unique_ptr<v1::Ipuof::Stub>> ConnectToAgent(
     const std::string& endpoint, const vipu::ActivePartition& partition) {

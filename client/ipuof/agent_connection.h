@@ -12,6 +12,14 @@
 
 namespace vpod::ipuof {
 
+// host:port of the agent of a device.
+std::string EndpointOf(const vipuuser::IpuofDevice& device);
+// "agent ag3 at 10.1.2.4:8080"; of a process with several machines, the first and the last.
+std::string NameOfAgent(const vipu::ActivePartition& partition, const std::string& endpoint);
+// A status of an AgentQuery with the agent's name, if the agent does not answer.
+absl::Status WithAgent(const vipu::ActivePartition& partition, const std::string& endpoint,
+                       const absl::Status& status);
+
 // `endpoint` is host:port. An agent that is cut off is noticed within four seconds; one of this
 // host, which can only stand still, within fifteen.
 absl::StatusOr<std::unique_ptr<v1::Ipuof::Stub>> ConnectToAgent(

@@ -24,6 +24,7 @@
 #include "client/ipuof/gcda_options.h"
 #include "client/ipuof/run_channel.h"
 #include "client/vipu/subset.h"
+#include "device/base/connection_failure.h"
 #include "device/base/file.h"
 #include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
@@ -55,21 +56,15 @@ int64_t ProcessStartTime() {
   return std::time(nullptr) - static_cast<int64_t>(age);
 }
 
-std::string EndpointOf(const vipuuser::IpuofDevice& device) {
-  return device.endpoint().empty() ? absl::StrCat(device.ip(), ":", device.server_port())
-                                   : device.endpoint();
-}
-
-// "agent ag3 at 10.1.2.4:8080"; of a process with several machines, the first and the last.
-std::string NameOfAgent(const vipu::ActivePartition& partition, const std::string& endpoint) {
-  std::vector<std::string> ids;
-  for (const vipuuser::IpuofDevice& device : partition.config.devices()) {
-    if (EndpointOf(device) != endpoint || device.agent_id().empty()) continue;
-    if (ids.empty() || ids.back() != device.agent_id()) ids.push_back(device.agent_id());
-  }
-  if (ids.empty()) return absl::StrCat("the agent at ", endpoint);
-  if (ids.size() == 1) return absl::StrCat("agent ", ids[0], " at ", endpoint);
-  return absl::StrCat("agents ", ids.front(), " to ", ids.back(), " at ", endpoint);
+// The status of a call to an agent, whose name takes the place of gRPC's words.
+absl::Status OfAgent(const std::string& agent, const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE)
+    return absl::UnavailableError(absl::StrCat(agent, " went away"));
+  // A job that was not joined in time says so in words of its own.
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
+      status.error_message() == "Deadline Exceeded")
+    return absl::DeadlineExceededError(absl::StrCat(agent, " does not answer"));
+  return FromGrpc(status);
 }
 
 // Agents speak of devices by their ids in the GCD.
@@ -182,12 +177,8 @@ struct Lease::Impl {
     return end_of_events;
   }
 
-  // An agent that cannot be reached has a name.
-  absl::Status StatusOf(const grpc::Status& status) const {
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE)
-      return absl::UnavailableError(absl::StrCat(agent, " went away"));
-    return FromGrpc(status);
-  }
+  // Returns the status of a finished call for the caller.
+  absl::Status StatusOf(const grpc::Status& status) const { return OfAgent(agent, status); }
 
   absl::Status Silence() const {
     return absl::UnavailableError(absl::StrCat(agent, " does not answer on its local socket"));
@@ -325,8 +316,9 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
     impl->stream->WritesDone();
     const grpc::Status status = impl->stream->Finish();
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot reach the IPUs at ", endpoint, ": ", base::ConnectionError(status)));
+      VPOD_ASSIGN_OR_RETURN(const auto tls, vipu::TlsOf(partition.controller));
+      return absl::UnavailableError(absl::StrCat("cannot reach the IPUs of ", impl->agent, ": ",
+                                                 base::ConnectionFailure(tls, endpoint, status)));
     }
     return status.ok() ? absl::UnavailableError("the agent refused to attach without a reason")
                        : AwaitTheEnd(FromGrpc(status));
@@ -397,7 +389,7 @@ absl::StatusOr<v1::LoadReply> Lease::Load(absl::string_view executable, absl::st
   }
   writer->WritesDone();
   const grpc::Status status = writer->Finish();
-  if (!status.ok()) return FromGrpc(status);
+  if (!status.ok()) return impl_->StatusOf(status);
   return reply;
 }
 
@@ -450,7 +442,7 @@ absl::Status Lease::WriteStream(uint32_t slot, uint64_t offset, absl::string_vie
     request.clear_lease_id();
   }
   writer->WritesDone();
-  return FromGrpc(writer->Finish());
+  return impl_->StatusOf(writer->Finish());
 }
 
 absl::Status Lease::ReadStream(uint32_t slot, uint64_t offset, uint64_t bytes, std::byte* into) {
@@ -471,7 +463,7 @@ absl::Status Lease::ReadStream(uint32_t slot, uint64_t offset, uint64_t bytes, s
   const grpc::Status status = reader->Finish();
   if (status.ok() && at != bytes)
     return absl::DataLossError("the agent sent incomplete stream data");
-  return FromGrpc(status);
+  return impl_->StatusOf(status);
 }
 
 absl::Status Lease::WriteTensor(absl::string_view variable, absl::string_view bytes,
@@ -489,7 +481,7 @@ absl::Status Lease::WriteTensor(absl::string_view variable, absl::string_view by
     if (!writer->Write(request)) break;
   }
   writer->WritesDone();
-  return FromGrpc(writer->Finish());
+  return impl_->StatusOf(writer->Finish());
 }
 
 absl::StatusOr<std::string> Lease::ReadTensor(absl::string_view variable, uint32_t replica) {
@@ -503,7 +495,7 @@ absl::StatusOr<std::string> Lease::ReadTensor(absl::string_view variable, uint32
   v1::ReadTensorReply reply;
   while (reader->Read(&reply)) bytes += reply.data();
   const grpc::Status status = reader->Finish();
-  if (!status.ok()) return FromGrpc(status);
+  if (!status.ok()) return impl_->StatusOf(status);
   return bytes;
 }
 
@@ -535,8 +527,9 @@ absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device
     v1::ResetDeviceReply reply;
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
-    VPOD_RETURN_IF_ERROR(
-        OfDevice(device_id, ipus, FromGrpc(stub->ResetDevice(&context, request, &reply))));
+    VPOD_RETURN_IF_ERROR(OfDevice(
+        device_id, ipus,
+        OfAgent(NameOfAgent(partition, endpoint), stub->ResetDevice(&context, request, &reply))));
   }
   return absl::OkStatus();
 }

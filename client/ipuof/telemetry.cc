@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/ipuof/agent_connection.h"
 #include "client/ipuof/attributes.h"
 #include "client/ipuof/lease.h"
 #include "client/sdk_log/sdk_log.h"
@@ -49,10 +50,9 @@ void Warn(const std::string& text) { std::fprintf(stderr, "warning: %s\n", text.
 // All but the active ones, as their controller, or else ours, shows them.
 absl::StatusOr<std::vector<MonitoredPartition>> FindOthers(
     const std::vector<MonitoredPartition>& active) {
-  VPOD_ASSIGN_OR_RETURN(
-      const vipu::ClientConfig config,
-      vipu::DiscoverConfig(
-          {.host = active.empty() ? std::string() : active[0].description.controller}));
+  const std::string controller = active.empty() ? std::string() : active[0].description.controller;
+  VPOD_ASSIGN_OR_RETURN(vipu::ClientConfig config, vipu::DiscoverConfig({.host = controller}));
+  if (!controller.empty()) config.source = active[0].description.file;
   vipu::Client client(config, std::chrono::seconds(4));
   VPOD_ASSIGN_OR_RETURN(const auto partitions, client.ListPartitions(/*with_devices=*/true));
   std::vector<MonitoredPartition> others;
@@ -119,7 +119,8 @@ absl::Status TakeTelemetry(const Answers& answers, MonitoredPartition& partition
   absl::Status first_error;
   for (const vipu::AgentQuery& agent : AgentsOf(partition.description)) {
     const auto& telemetry = answers.at(agent);
-    first_error.Update(telemetry.status());
+    if (first_error.ok())
+      first_error = WithAgent(partition.description, agent.endpoint, telemetry.status());
     if (!telemetry.ok()) continue;
     for (const IpuTelemetry& ipu : telemetry->ipus()) {
       const auto number = subset.NumberOf(ipu.routing_id());

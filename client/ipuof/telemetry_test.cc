@@ -185,7 +185,8 @@ TEST_F(TelemetryTest, TheActivePartitionIsShownWithoutItsController) {
   EXPECT_EQ(Look(), Ids({"p1"}));
   EXPECT_EQ(warnings_,
             "warning: only the active partition is shown: Cannot connect to the V-IPU server at " +
-                std::string(kNobody) + ".\n");
+                std::string(kNobody) + ". Nobody listens there. The address is from " +
+                (home_ / "active.conf").string() + ".\n");
   EXPECT_FALSE(FindPartitions(/*all=*/true).ok());
 }
 

@@ -12,6 +12,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "client/launch/hosts.h"
 #include "client/launch/mpirun.h"
 #include "client/vipu/ipuof_config.h"
@@ -80,6 +81,7 @@ absl::Status JobPartition::FindServer() {
     flags.port = absl::StrCat(options_.vipu_server_port);
   VPOD_ASSIGN_OR_RETURN(vipu::ClientConfig config, vipu::DiscoverConfig(flags));
   if (options_.vipu_server_port_given) config.port = options_.vipu_server_port;
+  if (!flags.host.empty()) config.source = "--vipu-server-host";
   client_ =
       std::make_unique<vipu::Client>(config, std::chrono::seconds(options_.vipu_server_timeout));
   if (options_.vipu_server_host.empty()) {
@@ -88,12 +90,13 @@ absl::Status JobPartition::FindServer() {
   VPOD_RETURN_IF_ERROR(CheckServerForHosts());
   log_.Debug(absl::StrCat("Connecting to ", config.address()));
   const auto info = client_->ServerInfo();
-  if (!info.ok()) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot reach the V-IPU server at ", config.address(), ": ",
-        absl::IsUnavailable(info.status()) ? "no connection" : info.status().message()));
-  }
-  return absl::OkStatus();
+  if (info.ok()) return absl::OkStatus();
+  // The client's first sentence says the same as ours.
+  absl::string_view why = info.status().message();
+  absl::ConsumePrefix(
+      &why, absl::StrCat("Cannot connect to the V-IPU server at ", config.address(), ". "));
+  return absl::UnavailableError(
+      absl::StrCat("cannot reach the V-IPU server at ", config.address(), ": ", why));
 }
 
 absl::Status JobPartition::CheckServerForHosts() const {
@@ -168,7 +171,8 @@ absl::Status JobPartition::Create() {
   const absl::Status status = client_->CreatePartition(request);
   if (!status.ok()) {
     return absl::Status(status.code(),
-                        absl::StrCat("cannot create partition ", id_, ": ", status.message()));
+                        absl::StrCat("partition ", id_,
+                                     " does not exist, and cannot be created: ", status.message()));
   }
   created_ = true;
   interruption_.SetLast(RemovalCommand());

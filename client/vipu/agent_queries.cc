@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/vipu/config.h"
 #include "client/vipu/connection.h"
+#include "device/base/connection_failure.h"
 #include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
 #include "proto/telemetry/v1/telemetry.grpc.pb.h"
@@ -26,9 +27,10 @@ absl::Status AgentEnded(const grpc::Status& status, const std::string& endpoint,
                         const std::optional<base::Tls>& tls) {
   if (status.ok() || status.error_code() == grpc::StatusCode::NOT_FOUND)
     return base::FromGrpc(status);
-  return absl::UnavailableError(
-      absl::StrCat("the agent at ", endpoint, " does not answer: ", base::ConnectionError(status),
-                   ".", base::TlsHint(tls, endpoint, status.error_message())));
+  const std::string why = base::IsConnectionFailure(status)
+                              ? base::ConnectionFailure(tls, endpoint, status)
+                              : status.error_message();
+  return absl::UnavailableError(absl::StrCat("does not answer: ", why));
 }
 
 // An agent's process, if it is known how to reach it.

@@ -23,7 +23,7 @@ using AgentAnswers = std::map<AgentQuery, absl::StatusOr<Reply>>;
 
 // Asks for the devices of partitions, all agents at once; all answers are there within 4 s.
 // NotFound: the agent does not have the partition; Unavailable: it does not answer, for whatever
-// reason.
+// reason. The message of the latter is what follows the agent's name.
 AgentAnswers<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
     const std::set<AgentQuery>& queries);
 

@@ -2,9 +2,21 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "device/base/connection_failure.h"
 #include "device/base/grpc_status.h"
 
 namespace vpod::vipu {
+namespace {
+
+// Where the address comes from, as a sentence with a blank before it.
+std::string SourceText(const std::string& source) {
+  if (source.empty()) return "";
+  if (source == "default")
+    return " The address is the default; no flag, variable or file names another.";
+  return absl::StrCat(" The address is from ", source, ".");
+}
+
+}  // namespace
 
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, base::Peer peer,
                                            const std::optional<base::Tls>& tls) {
@@ -44,20 +56,24 @@ void Connection::Prepare(grpc::ClientContext& context) const {
 }
 
 absl::Status Connection::Ended(const std::shared_ptr<Stubs>& used, const grpc::Status& status) {
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !IsOfTheStore(status)) {
+  if (base::IsConnectionFailure(status) && !IsOfTheStore(status)) {
+    const bool connected = used->channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
     Drop(used);
-    return absl::UnavailableError(
-        absl::StrCat("Cannot connect to the V-IPU server at ", config.address(), ".",
-                     base::TlsHint(config.tls, config.address(), status.error_message())));
-  }
-  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    Drop(used);
-    return absl::DeadlineExceededError(absl::StrCat(
-        "No result within ", Patience(), " from the V-IPU server at ", config.address(), "."));
+    if (connected && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "No result within ", Patience(), " from the V-IPU server at ", config.address(), "."));
+    }
+    const std::string why = base::ConnectionFailure(config.tls, config.address(), status);
+    return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                        absl::StrCat("Cannot connect to the V-IPU server at ", config.address(),
+                                     ". ", base::AsSentence(why), SourceText(config.source)));
   }
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
-    return absl::UnimplementedError(absl::StrCat("The V-IPU server at ", config.address(),
-                                                 " does not know this call; is it an older one?"));
+    return absl::UnimplementedError(
+        absl::StrCat("What listens at ", config.address(),
+                     " does not know this call: it is another kind of server, or an older V-IPU "
+                     "server.",
+                     SourceText(config.source)));
   }
   return base::FromGrpc(status);
 }

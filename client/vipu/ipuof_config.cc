@@ -114,7 +114,8 @@ absl::StatusOr<ActivePartition> SameIpus(const ActivePartition& stale, ActivePar
 // Asks the controller for the present generation, because a file may be of an earlier one.
 absl::StatusOr<ActivePartition> Renew(ActivePartition stale) {
   if (stale.controller.empty()) return stale;
-  VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({.host = stale.controller}));
+  VPOD_ASSIGN_OR_RETURN(ClientConfig config, DiscoverConfig({.host = stale.controller}));
+  config.source = stale.file;
   Client client(config, std::chrono::seconds(10));
   auto fresh = AskFor(stale.partition_id, stale.gcd, client);
   // The user of a shared file needs no account at the controller.

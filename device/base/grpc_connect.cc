@@ -4,19 +4,11 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "device/base/unique_fd.h"
 
 namespace vpod::base {
 namespace {
@@ -28,26 +20,6 @@ constexpr int kLongestBackoffMs = 1000;
 void QuietGrpc() {
   if (std::getenv("GRPC_VERBOSITY") == nullptr)
     gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
-}
-
-// Whether somebody takes connections there. A server that was killed while it answered closes them
-// with the same words as one that expects something else of us.
-bool Listens(const std::string& endpoint) {
-  const size_t colon = endpoint.rfind(':');
-  if (colon == std::string::npos) return false;
-  absl::string_view host = absl::string_view(endpoint).substr(0, colon);
-  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
-  addrinfo hints{}, *list = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  if (getaddrinfo(std::string(host).c_str(), &endpoint[colon + 1], &hints, &list) != 0)
-    return false;
-  const UniqueFd fd(socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const timeval patience{2, 0};
-  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));  // also of connect
-  const bool connected = connect(fd.get(), list->ai_addr, list->ai_addrlen) == 0;
-  freeaddrinfo(list);
-  return connected;
 }
 
 // A call that is never sent, because its channel leads nowhere, ends at its deadline and begins
@@ -120,34 +92,6 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::optional<T
   options.pem_root_certs = tls->ca;
   options.pem_key_cert_pairs.push_back({tls->key, tls->certificate});
   return grpc::SslServerCredentials(options);
-}
-
-std::string TlsHint(const std::optional<Tls>& tls, const std::string& endpoint,
-                    absl::string_view message) {
-  // gRPC 1.51 and OpenSSL 3.0 tell these apart in words only.
-  if (!absl::StrContains(message, "failed to connect to all addresses")) return "";
-  const auto closed_by_choice = [&] {
-    return (absl::StrContains(message, "Socket closed") ||
-            absl::StrContains(message, "reset by peer")) &&
-           Listens(endpoint);
-  };
-  if (!tls.has_value()) {
-    return closed_by_choice()
-               ? " It closed the connection: it may expect TLS (--tls-ca, --tls-cert, --tls-key)."
-               : "";
-  }
-  if (absl::StrContains(message, "certificate verify failed"))
-    return absl::StrCat(" Its certificate is not a server's of the authority in ", tls->files.ca,
-                        ".");
-  if (absl::StrContains(message, "Hostname Verification") ||
-      absl::StrContains(message, "No match found"))
-    return " Its certificate is one of another host.";
-  if (absl::StrContains(message, "wrong version number")) return " It does not speak TLS.";
-  if (closed_by_choice()) {
-    return absl::StrCat(" It closed the connection: it may not accept the certificate ",
-                        tls->files.certificate, ".");
-  }
-  return "";
 }
 
 }  // namespace vpod::base

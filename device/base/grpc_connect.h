@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "device/base/tls.h"
 
 namespace vpod::base {
@@ -31,11 +30,5 @@ void KeepCallbackThreads();
 
 // With TLS, only clients with a certificate of the POD's authority are let in.
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::optional<Tls>& tls);
-
-// Returns a guess at the fault in the TLS settings after a call to host:port failed as UNAVAILABLE
-// with `message`: a sentence with a blank before it, or nothing. If the peer closed the connection,
-// it is looked for, for two seconds at most; there is no hint if it was just killed.
-std::string TlsHint(const std::optional<Tls>& tls, const std::string& endpoint,
-                    absl::string_view message);
 
 }  // namespace vpod::base

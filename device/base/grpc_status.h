@@ -30,11 +30,4 @@ inline absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-// Why there is no connection, without gRPC's own words around it: "Connection refused".
-inline std::string ConnectionError(const grpc::Status& status) {
-  const std::string& text = status.error_message();
-  const size_t last = text.rfind(": ");
-  return last == std::string::npos ? text : text.substr(last + 2);
-}
-
 }  // namespace vpod::base

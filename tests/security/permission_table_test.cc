@@ -257,7 +257,7 @@ TEST_F(PermissionTableTest, ToolsWithoutTheRightCertificatesSayWhy) {
   EXPECT_EQ(plain.code, 1);
   EXPECT_EQ(plain.err, "vipu: error: Cannot connect to the V-IPU server at " + pod_->server() +
                            ". It closed the connection: it may expect TLS (--tls-ca, --tls-cert, "
-                           "--tls-key).\n");
+                           "--tls-key). The address is from VIPU_CLI_API_HOST.\n");
   const Outcome half =
       pod_->RunAs("alice", {"env", "-u", "VIPU_CLI_TLS_KEY", "vipu", "list", "partitions"});
   EXPECT_EQ(half.code, 2);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "device/base/connection_failure.h"
 #include "device/base/grpc_connect.h"
 #include "device/base/unique_fd.h"
 #include "proto/vipu/v1/vipuuser.grpc.pb.h"
@@ -51,6 +52,9 @@ class TlsTest : public testing::Test {
     vipuuser::GetServerInfoReply reply;
     return stub->GetServerInfo(&context, {}, &reply);
   }
+  std::string Failure(const std::optional<Tls>& tls, const grpc::Status& status) const {
+    return base::ConnectionFailure(tls, "127.0.0.1:" + std::to_string(port_), status);
+  }
 
   vipuuser::VipuUser::Service service_;  // answers everything with UNIMPLEMENTED
   std::unique_ptr<grpc::Server> server_;
@@ -72,18 +76,18 @@ TEST_F(TlsTest, OthersAreRefusedAndToldWhy) {
   const auto hint = [&](const std::optional<Tls>& tls) {
     const grpc::Status status = Call(tls);
     EXPECT_EQ(status.error_code(), grpc::UNAVAILABLE);
-    return base::TlsHint(tls, "127.0.0.1:" + std::to_string(port_), status.error_message());
+    return Failure(tls, status);
   };
   EXPECT_EQ(hint(std::nullopt),
-            " It closed the connection: it may expect TLS (--tls-ca, --tls-cert, --tls-key).");
+            "it closed the connection: it may expect TLS (--tls-ca, --tls-cert, --tls-key)");
   Tls client = Read(ours, "client");
   client.ca = Read(theirs, "client").ca;
   EXPECT_EQ(hint(client),
-            " Its certificate is not a server's of the authority in " + client.files.ca + ".");
+            "its certificate is not a server's of the authority in " + client.files.ca);
   client = Read(theirs, "client");
   client.ca = Read(ours, "client").ca;
-  const std::string refused = " It closed the connection: it may not accept the certificate " +
-                              client.files.certificate + ".";
+  const std::string refused =
+      "it closed the connection: it may not accept the certificate " + client.files.certificate;
   EXPECT_EQ(hint(client), refused);
   client.certificate = client.key = "";  // none at all
   EXPECT_EQ(hint(client), refused);
@@ -107,17 +111,13 @@ TEST_F(TlsTest, APeerThatDiesIsNotTakenForOneThatExpectsTls) {
   const grpc::Status status = Call(std::nullopt);
   dies.join();
   EXPECT_EQ(status.error_code(), grpc::UNAVAILABLE);
-  EXPECT_EQ(
-      base::TlsHint(std::nullopt, "127.0.0.1:" + std::to_string(port_), status.error_message()), "")
-      << status.error_message();
+  EXPECT_EQ(Failure(std::nullopt, status), "the connection broke off") << status.error_message();
 }
 
 TEST_F(TlsTest, ServerWithoutTlsIsNamed) {
   const Tls client = Read(Generate("pod"), "client");
   Serve(std::nullopt);
-  EXPECT_EQ(
-      base::TlsHint(client, "127.0.0.1:" + std::to_string(port_), Call(client).error_message()),
-      " It does not speak TLS.");
+  EXPECT_EQ(Failure(client, Call(client)), "it does not speak TLS");
 }
 
 TEST_F(TlsTest, CertificateOfAUserMakesNoServer) {
@@ -127,16 +127,12 @@ TEST_F(TlsTest, CertificateOfAUserMakesNoServer) {
     EXPECT_EQ(Call(Read(pod, "client"), peer).error_code(), grpc::UNAVAILABLE);
 }
 
-TEST_F(TlsTest, ServerThatIsDownGetsNoHint) {
+TEST_F(TlsTest, AServerThatIsDownIsNotBlamedForItsCertificate) {
   const Tls client = Read(Generate("pod"), "client");
   Serve(client);
   server_->Shutdown();
-  EXPECT_EQ(
-      base::TlsHint(client, "127.0.0.1:" + std::to_string(port_), Call(client).error_message()),
-      "");
-  EXPECT_EQ(base::TlsHint(std::nullopt, "127.0.0.1:" + std::to_string(port_),
-                          Call(std::nullopt).error_message()),
-            "");
+  EXPECT_EQ(Failure(client, Call(client)), "nobody listens there");
+  EXPECT_EQ(Failure(std::nullopt, Call(std::nullopt)), "nobody listens there");
 }
 
 }  // namespace

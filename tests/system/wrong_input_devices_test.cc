@@ -193,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ProgramWithoutAgent",
              {"replica_job", "--runs", "1"},
              1,
-             "cannot reach the IPUs at 127.0.0.1:1",
+             " at 127.0.0.1:1: nobody listens there",
              File("dead.conf")},
         Case{"ImportedOptionsAreAList", Poprun({"--import-config", "$D/list.json"}), 2,
              "list.json is not a JSON object of options"},

@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
              "cannot find program 'no_such_program' in PATH"},
         Case{"ProgramIsNotExecutable", {"poprun", "$D/bad.hcl"}, 1, "is not executable"},
         Case{"MoreThanThePod", Poprun({"--vipu-partition", "big", "--num-replicas", "32"}), 1,
-             "cannot create partition big"},
+             "partition big does not exist, and cannot be created: "},
         Case{"PartitionTooSmall", Poprun({"--vipu-partition", "g4", "--num-replicas", "8"}), 1,
              "partition g4 has 4 IPUs"},
         Case{"PartitionWithBlank", Poprun({"--vipu-partition", "a b"}), 1, "Invalid id 'a b'"},

@@ -1,7 +1,7 @@
 #include "tools/link_test/partition_links.h"
 
+#include "client/ipuof/agent_connection.h"
 #include "client/ipuof/telemetry.h"
-#include "device/base/status.h"
 
 namespace vpod::tools {
 
@@ -11,8 +11,9 @@ absl::StatusOr<std::vector<telemetry::v1::LinkTelemetry>> LinksOf(
   const std::vector<vipu::AgentQuery> agents = ipuof::AgentsOf(partition);
   const auto replies = vipu::GetLinks({agents.begin(), agents.end()});
   for (const vipu::AgentQuery& agent : agents) {
-    VPOD_ASSIGN_OR_RETURN(const auto reply, replies.at(agent));
-    links.insert(links.end(), reply.links().begin(), reply.links().end());
+    const auto& reply = replies.at(agent);
+    if (!reply.ok()) return ipuof::WithAgent(partition, agent.endpoint, reply.status());
+    links.insert(links.end(), reply->links().begin(), reply->links().end());
   }
   return links;
 }

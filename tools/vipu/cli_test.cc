@@ -241,10 +241,13 @@ TEST_F(CliTest, FailuresAreJsonToo) {
 
 TEST_F(CliTest, AnUnreachableControllerIsNamed) {
   EXPECT_EQ(Run("vipu list partitions -H 127.0.0.1:1"), 1);
-  EXPECT_EQ(err_, "vipu: error: Cannot connect to the V-IPU server at 127.0.0.1:1.\n");
+  EXPECT_EQ(err_,
+            "vipu: error: Cannot connect to the V-IPU server at 127.0.0.1:1. Nobody listens there. "
+            "The address is from --api-host.\n");
   EXPECT_EQ(Run("vipu get partition p -H 127.0.0.1:1"), 1);
   EXPECT_EQ(err_,
-            "get partition (p): failed. Cannot connect to the V-IPU server at 127.0.0.1:1.\n");
+            "get partition (p): failed. Cannot connect to the V-IPU server at 127.0.0.1:1. Nobody "
+            "listens there. The address is from --api-host.\n");
 }
 
 }  // namespace

@@ -1,0 +1,26 @@
+// Why a server of the POD was not reached, in words for people: gRPC's own are for programmers.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include <optional>
+#include <string>
+
+#include "device/base/tls.h"
+
+namespace vpod::base {
+
+// Whether a call ended because its server was not reached, or did not answer in time.
+bool IsConnectionFailure(const grpc::Status& status);
+
+// Returns why, after such a call to host:port: a phrase such as "nobody listens there", without a
+// stop. It tells apart that nobody listens, that the name is unknown, that another kind of server
+// listens, that the certificates do not fit, and that nothing is answered. If the peer closed the
+// connection, the function looks for it, for two seconds at most.
+std::string ConnectionFailure(const std::optional<Tls>& tls, const std::string& endpoint,
+                              const grpc::Status& status);
+
+// The phrase as a sentence: "Nobody listens there."
+std::string AsSentence(const std::string& phrase);
+
+}  // namespace vpod::base
