@@ -6,6 +6,7 @@ compared with our float32.
 """
 
 import ctypes
+import os
 import statistics
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import time
 from pathlib import Path
 
 import torch
+
+from fastest_kernels import ONEDNN, without_choice
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "conformance"))
 from networks import NETWORKS  # noqa: E402
@@ -45,7 +48,9 @@ TITLES = {
 
 class Ours:
     def __init__(self, program):
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # What was chosen for PyTorch's libraries is not meant for ours.
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=without_choice(os.environ))
 
     def milliseconds(self, model, batch, mode, dtype, steps, replicas=1):
         self.process.stdin.write(f"{model} {batch} {mode} {dtype} {steps} {replicas}\n")
@@ -100,7 +105,8 @@ def describe_blas():
     library.openblas_get_corename.restype = ctypes.c_char_p
     kinds = {0: "sequential", 1: "pthread", 2: "OpenMP"}
     kind = kinds[library.openblas_get_parallel()]
-    print(f"PyTorch {torch.__version__}, {packages.stdout or 'another BLAS'} ({kind}), core type {library.openblas_get_corename().decode()}")
+    print(f"PyTorch {torch.__version__}, {packages.stdout or 'another BLAS'} ({kind}), core type {library.openblas_get_corename().decode()}, "
+          f"oneDNN with {os.environ.get(ONEDNN, 'all instructions')}")
 
 
 def compare(ours, name, mode):
