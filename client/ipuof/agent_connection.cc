@@ -136,13 +136,6 @@ std::string NameOfAgent(const vipu::ActivePartition& partition, const std::strin
   return absl::StrCat("agents ", ids.front(), " to ", ids.back(), " at ", endpoint);
 }
 
-absl::Status WithAgent(const vipu::ActivePartition& partition, const std::string& endpoint,
-                       const absl::Status& status) {
-  if (!absl::IsUnavailable(status)) return status;
-  return absl::UnavailableError(
-      absl::StrCat(NameOfAgent(partition, endpoint), " ", status.message()));
-}
-
 absl::StatusOr<std::unique_ptr<v1::Ipuof::Stub>> ConnectToAgent(
     const std::string& endpoint, const vipu::ActivePartition& partition) {
   VPOD_ASSIGN_OR_RETURN(const auto tls, vipu::TlsOf(partition.controller));

@@ -16,9 +16,6 @@ namespace vpod::ipuof {
 std::string EndpointOf(const vipuuser::IpuofDevice& device);
 // "agent ag3 at 10.1.2.4:8080"; of a process with several machines, the first and the last.
 std::string NameOfAgent(const vipu::ActivePartition& partition, const std::string& endpoint);
-// A status of an AgentQuery with the agent's name, if the agent does not answer.
-absl::Status WithAgent(const vipu::ActivePartition& partition, const std::string& endpoint,
-                       const absl::Status& status);
 
 // `endpoint` is host:port. An agent that is cut off is noticed within four seconds; one of this
 // host, which can only stand still, within fifteen.

@@ -108,6 +108,13 @@ std::vector<vipu::AgentQuery> AgentsOf(const vipu::ActivePartition& partition) {
   return agents;
 }
 
+absl::Status WithAgent(const vipu::ActivePartition& partition, const std::string& endpoint,
+                       const absl::Status& status) {
+  if (!absl::IsUnavailable(status)) return status;
+  return absl::UnavailableError(
+      absl::StrCat(NameOfAgent(partition, endpoint), " ", status.message()));
+}
+
 namespace {
 
 using Answers = vipu::AgentAnswers<telemetry::v1::GetPartitionTelemetryReply>;

@@ -64,6 +64,10 @@ absl::StatusOr<MonitoredPartition> LookAtActiveGcd();
 // The agents of a partition, by their first IPU.
 std::vector<vipu::AgentQuery> AgentsOf(const vipu::ActivePartition& partition);
 
+// The status of such a query, with the agent's name if it does not answer.
+absl::Status WithAgent(const vipu::ActivePartition& partition, const std::string& endpoint,
+                       const absl::Status& status);
+
 // The IPUs of a device, by their ids; OutOfRange names the devices there are.
 absl::StatusOr<arch::IpuRange> IpusOf(const MonitoredPartition& partition, uint32_t device_id);
 // The first of them.

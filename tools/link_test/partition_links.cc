@@ -1,6 +1,5 @@
 #include "tools/link_test/partition_links.h"
 
-#include "client/ipuof/agent_connection.h"
 #include "client/ipuof/telemetry.h"
 
 namespace vpod::tools {
