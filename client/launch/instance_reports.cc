@@ -155,13 +155,25 @@ bool InstanceReports::ServeOnce(int limit_ms) {
     if (waits[i].revents != 0) Read(connections_[i - 2]);
   }
   std::erase_if(connections_, [](const Connection& each) { return !each.fd.valid(); });
-  // There are no more places than there could be supervisors, whatever process connects.
-  const size_t most = static_cast<size_t>(options_.instances) * 2 + 16;
-  if (waits[0].revents != 0) {
-    base::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd.valid() && connections_.size() < most) connections_.push_back({std::move(fd), ""});
-  }
+  if (waits[0].revents != 0) Accept();
   return waits[1].revents == 0;
+}
+
+void InstanceReports::Accept() {
+  base::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd.valid()) return;
+  // There are no more places than there could be supervisors, whatever process connects: the
+  // stranger that has been there longest makes room. A supervisor reports as soon as it connects.
+  const size_t most = static_cast<size_t>(options_.instances) * 2 + 16;
+  if (connections_.size() >= most) {
+    const auto stranger =
+        std::find_if(connections_.begin(), connections_.end(),
+                     [](const Connection& each) { return !each.has_shown_token; });
+    if (stranger == connections_.end()) return;
+    connections_.erase(stranger);
+  }
+  connections_.push_back({std::move(fd), ""});
+  Read(connections_.back());
 }
 
 void InstanceReports::Read(Connection& connection) {
@@ -177,6 +189,7 @@ void InstanceReports::Read(Connection& connection) {
         reports_.size() > static_cast<size_t>(options_.instances) * 8) {
       return connection.fd.Reset();
     }
+    connection.has_shown_token = true;
     if (report->boot_id != boot_id_) report->time = SinceBoot();
     reports_.push_back(*std::move(report));
   }

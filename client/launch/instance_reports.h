@@ -50,11 +50,13 @@ class InstanceReports {
   struct Connection {
     base::UniqueFd fd;
     std::string received;
+    bool has_shown_token = false;
   };
   InstanceReports(Options options, std::string token, base::UniqueFd listener, std::string where);
   void Serve();
   // False when nothing came within the limit.
   bool ServeOnce(int limit_ms);
+  void Accept();
   void Read(Connection& connection);
 
   const Options options_;

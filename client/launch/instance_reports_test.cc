@@ -117,5 +117,29 @@ TEST(InstanceReportsTest, ReportsWithoutTheTokenAreDropped) {
   EXPECT_TRUE((*reports)->Finish().empty());
 }
 
+// Processes that connect and say nothing, or not enough, keep no supervisor out.
+TEST(InstanceReportsTest, StrangersHoldNoPlaces) {
+  auto reports = InstanceReports::Listen({.instances = 2});
+  ASSERT_TRUE(reports.ok()) << reports.status();
+  std::vector<std::unique_ptr<Line>> lines;
+  const auto strangers = [&] {
+    for (int i = 0; i < 60; ++i) {
+      lines.push_back(std::make_unique<Line>((*reports)->where()));
+      if (i % 2 == 0) lines.back()->Send("x");
+    }
+  };
+  strangers();
+  Line early((*reports)->where());
+  early.Send(FormatReport(early.token, 0, ReportKind::kStarted, 11, 0));
+  strangers();
+  Line late((*reports)->where());
+  late.Send(FormatReport(late.token, 1, ReportKind::kEnded, 12, kKilled));
+  strangers();
+  early.Send(FormatReport(early.token, 0, ReportKind::kToldToEnd, 11, 0));
+  const auto heard = (*reports)->Finish();
+  EXPECT_EQ(heard.size(), 3u);
+  EXPECT_EQ(FindFirstEnd(heard, 2)->pid, 12);
+}
+
 }  // namespace
 }  // namespace vpod::launch
