@@ -61,7 +61,7 @@ grpc::Status CallGuard::Process(const InputMetadata& metadata, grpc::AuthContext
   if (!status.ok()) {
     // Interceptors do not see it: the call ends before they begin.
     const std::string user = OnlyValue(metadata, kUserIdHeader).value_or("");
-    LogRefusal(MethodOf(PathOf(metadata)), absl::StrCat("user=\"", user, "\""), status);
+    LogRefusal(WordsOf(PathOf(metadata)), absl::StrCat("user=\"", user, "\""), status);
   }
   return base::ToGrpc(status);
 }

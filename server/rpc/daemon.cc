@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
@@ -23,7 +22,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "device/base/status.h"
 #include "device/base/text.h"
+#include "server/rpc/log_sinks.h"
 
 namespace vpod::rpc {
 namespace {
@@ -72,9 +73,8 @@ class PrintableMessage : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,
               spdlog::memory_buf_t& to) override {
-    constexpr size_t kMostBytes = 8 << 10;
     const std::string text =
-        base::Printable({message.payload.data(), message.payload.size()}, kMostBytes);
+        base::Printable({message.payload.data(), message.payload.size()}, kLongestMessage);
     to.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
@@ -134,12 +134,12 @@ absl::Status SetUpLog(const std::string& level, const std::string& file) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot write log file ", file, ": its directory does not exist"));
   }
-  try {
-    spdlog::set_default_logger(file.empty() ? spdlog::stderr_logger_mt("vpod")
-                                            : spdlog::basic_logger_mt("vpod", file));
-  } catch (const spdlog::spdlog_ex& error) {
-    return absl::InvalidArgumentError(error.what());
+  std::shared_ptr<spdlog::sinks::sink> to = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  if (!file.empty()) {
+    VPOD_ASSIGN_OR_RETURN(to, RotatingFileSink::Open(file));
   }
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("vpod", std::make_shared<BudgetedSink>(std::move(to))));
   spdlog::set_level(parsed);
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<PrintableMessage>('*').set_pattern("%Y-%m-%dT%H:%M:%S.%e %P %l %*");

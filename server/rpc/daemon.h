@@ -30,7 +30,8 @@ void NotifyAlive();
 // must not keep a daemon that was told to stop. State to be kept is on the disk already.
 void EndWithin(std::chrono::seconds limit);
 
-// Sends the log to `file`, or stderr when empty. `level` is trace, debug, info, warn, error or off.
+// Sends the log to `file`, which is rotated by size, or to stderr when empty, within the limits of
+// log_budget.h. `level` is trace, debug, info, warn, error or off.
 absl::Status SetUpLog(const std::string& level, const std::string& file);
 
 // PermissionDenied when `address` (host:port) reaches beyond loopback and is not `allowed_beyond`,

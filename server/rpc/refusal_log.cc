@@ -40,13 +40,6 @@ class Recent {
   std::map<std::string, Clock::time_point> written_ ABSL_GUARDED_BY(mutex_);
 };
 
-// "remove partition" of "/vipuuser.VipuUser/RemovePartition".
-std::string WordsOf(absl::string_view path) {
-  const auto permission =
-      controller::PermissionOf(absl::StrReplaceAll(absl::StripPrefix(path, "/"), {{"/", "."}}));
-  return std::string(permission.ok() ? permission->words : path);
-}
-
 class Interceptor : public grpc::experimental::Interceptor {
  public:
   explicit Interceptor(grpc::experimental::ServerRpcInfo* info)
@@ -81,6 +74,14 @@ class Factory : public grpc::experimental::ServerInterceptorFactoryInterface {
 };
 
 }  // namespace
+
+std::string WordsOf(absl::string_view path) {
+  const auto permission =
+      controller::PermissionOf(absl::StrReplaceAll(absl::StripPrefix(path, "/"), {{"/", "."}}));
+  // A client makes up the path of a call that does not exist, and with it fields of the line.
+  return permission.ok() ? std::string(permission->words)
+                         : absl::StrReplaceAll(path, {{"\"", "'"}});
+}
 
 void LogRefusal(absl::string_view call, absl::string_view caller, const absl::Status& status) {
   static Recent& recent = *new Recent;  // calls may end while the process does

@@ -16,6 +16,10 @@ namespace vpod::rpc {
 // repeats itself does not fill the log. Thread-safe.
 void LogRefusal(absl::string_view call, absl::string_view caller, const absl::Status& status);
 
+// "remove partition" of "/vipuuser.VipuUser/RemovePartition"; the path of a call without a rule,
+// which a client may have made up, without quotes.
+std::string WordsOf(absl::string_view path);
+
 // Calls that a server refuses, with the user whom they name. Calls that their client cancels are
 // not refused.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> LogRefusedCalls();

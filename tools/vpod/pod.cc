@@ -346,9 +346,15 @@ absl::StatusOr<base::UniqueFd> Pod::KeepApiPort(const PodRequest& request, PodSh
 absl::Status Pod::StartServer(const PodShape& shape) {
   VPOD_ASSIGN_OR_RETURN(const std::string server, FindProgram(kServer));
   // The configuration file of the system's own controller does not concern this POD.
-  std::vector<std::string> command = {
-      server,    "--config",          "/dev/null",           "--storage",
-      Storage(), "--user-api-listen", ApiOf(shape).address()};
+  std::vector<std::string> command = {server,
+                                      "--config",
+                                      "/dev/null",
+                                      "--storage",
+                                      Storage(),
+                                      "--user-api-listen",
+                                      ApiOf(shape).address(),
+                                      "--log-file",
+                                      ServerLog()};
   if (shape.secure) {
     for (const std::string& word :
          {std::string("--secure"), std::string("--certs-dir"), CertificatesDirectory()})
@@ -399,7 +405,9 @@ absl::Status Pod::StartAgent(const PodShape& shape, uint32_t number, const std::
                                       "--controller",
                                       ApiOf(shape).address(),
                                       "--memory-limit",
-                                      absl::StrCat(shape.memory_limit_mib / agents)};
+                                      absl::StrCat(shape.memory_limit_mib / agents),
+                                      "--log-file",
+                                      AgentLog(number)};
   if (!shape.addresses.empty()) {
     command.push_back("--addresses");
     command.push_back(shape.addresses);
