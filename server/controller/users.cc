@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,12 @@ namespace vpod::controller {
 namespace {
 
 constexpr char kKind[] = "user";
+// Whose turns it is to hash keys, beside those of users: no ids.
+constexpr char kUnknown[] = "(unknown)", kIssuing[] = "(new keys)";
+constexpr size_t kMostWaiting = 64;
+
+// Each takes a processor for tens of milliseconds, and 16 MiB.
+size_t HashesAtOnce() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 2, 4); }
 
 Caller CallerOf(const store::StoredUser& user) {
   Caller caller{.user_id = user.id(), .admin = user.admin()};
@@ -56,7 +63,7 @@ absl::Status WrongCredentials() {
 
 }  // namespace
 
-Users::Users() : verified_key_(base::RandomBytes(32)) {}
+Users::Users() : verified_key_(base::RandomBytes(32)), hashing_(HashesAtOnce(), kMostWaiting) {}
 
 absl::StatusOr<std::unique_ptr<Users>> Users::Load(Store& store) {
   std::unique_ptr<Users> users(new Users);
@@ -82,7 +89,7 @@ absl::Status Users::Put(store::StoredUser user, const CommitChanges& commit) {
 }
 
 absl::StatusOr<IssuedKey> Users::IssueKey() {
-  base::MutexLock one_at_a_time(hashing_);
+  VPOD_ASSIGN_OR_RETURN(const auto turn, hashing_.Await(kIssuing));
   IssuedKey issued{.key = NewAccessKey(), .kept = {}};
   VPOD_ASSIGN_OR_RETURN(issued.kept, HashAccessKey(issued.key));
   return issued;
@@ -186,12 +193,14 @@ std::vector<std::string> Users::UsersOf(const std::string& allocation_id) {
 
 absl::StatusOr<Caller> Users::Authenticate(const std::string& id, const std::string& access_key) {
   const std::string digest = base::Sha256Hex(verified_key_ + access_key);
-  // A user who does not exist costs as much time as a wrong key.
+  // A user who does not exist costs as much time as a wrong key. All of them have one share.
   KeyHash kept{std::string(16, '\0'), std::string(32, '\0')};
+  std::string who = kUnknown;
   const auto verified = [&]() -> absl::StatusOr<Caller> {
     base::MutexLock lock(mutex_);
     const auto user = users_.find(id);
     if (user == users_.end()) return WrongCredentials();
+    who = id;
     kept = {user->second.key_salt(), user->second.key_hash()};
     const auto known = verified_.find(id);
     if (known == verified_.end() || !base::IsSecret(known->second, digest))
@@ -199,8 +208,8 @@ absl::StatusOr<Caller> Users::Authenticate(const std::string& id, const std::str
     return CallerOf(user->second);
   };
   if (auto caller = verified(); caller.ok()) return caller;
-  base::MutexLock one_at_a_time(hashing_);
-  if (auto caller = verified(); caller.ok()) return caller;  // by a call that came with us
+  VPOD_ASSIGN_OR_RETURN(const auto turn, hashing_.Await(who));
+  if (auto caller = verified(); caller.ok()) return caller;  // by a call that came with this one
   if (!IsAccessKey(kept, access_key)) return WrongCredentials();
   base::MutexLock lock(mutex_);
   const auto user = users_.find(id);

@@ -16,6 +16,7 @@
 #include "server/controller/permissions.h"
 #include "server/controller/store/state.pb.h"
 #include "server/controller/store/store.h"
+#include "server/controller/turns.h"
 
 namespace vpod::controller {
 
@@ -30,7 +31,7 @@ class Users {
   // Reads the users.
   static absl::StatusOr<std::unique_ptr<Users>> Load(Store& store);
 
-  // A key for a user to be. Takes tens of milliseconds; one at a time.
+  // A key for a user to be. Takes tens of milliseconds.
   absl::StatusOr<IssuedKey> IssueKey() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Create(const vipuadmin::User& user, const KeyHash& key, const CommitChanges& commit);
   // By id, without numbers of partitions.
@@ -50,7 +51,8 @@ class Users {
   std::vector<std::string> UsersOf(const std::string& allocation_id);
 
   // The user who shows the key. Unauthenticated without saying whether user or key is wrong. Takes
-  // tens of milliseconds for the first call of a user, and for wrong keys; one at a time.
+  // tens of milliseconds for the first call of a user, and for wrong keys; a few at a time, and
+  // users take turns. ResourceExhausted if too many calls of the user wait.
   absl::StatusOr<Caller> Authenticate(const std::string& id, const std::string& access_key);
   // A user who was authenticated. Unauthenticated when removed since.
   absl::StatusOr<Caller> Find(const std::string& id);
@@ -64,7 +66,7 @@ class Users {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string verified_key_;  // of the hashes below; new in every process
-  base::Mutex hashing_;             // bounds the memory that keys, also wrong ones, can take
+  Turns hashing_;  // bounds the memory and time that keys, also wrong ones, can take
   base::Mutex mutex_;
   std::map<std::string, store::StoredUser, base::IdOrder> users_ ABSL_GUARDED_BY(mutex_);
   // Cheap keyed hashes of keys that were found right, by user.
