@@ -257,6 +257,7 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
     controller_boot_id_ = request.controller_boot_id();
     controller_epoch_ = request.controller_epoch();
     controller_store_ = request.controller_store();
+    controller_proof_ = request.controller_proof();
     configure_sequence_ = request.sequence();
     revoked = Revoked(request, changed, going);
     std::set<std::string> in_use;
@@ -392,6 +393,16 @@ void Agent::DescribeState(vipuagent::RegisterRequest& request) {
   request.set_controller_epoch(controller_epoch_);
   request.set_controller_boot_id(controller_boot_id_);
   request.set_controller_store(controller_store_);
+  request.set_controller_proof(controller_proof_);
+}
+
+vipuagent::LaterController Agent::DescribeController() {
+  base::MutexLock lock(mutex_);
+  vipuagent::LaterController controller;
+  controller.set_epoch(controller_epoch_);
+  controller.set_boot_id(controller_boot_id_);
+  controller.set_proof(controller_proof_);
+  return controller;
 }
 
 absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(

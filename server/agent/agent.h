@@ -125,6 +125,8 @@ class Agent {
   void Disown();
   // Says which IPUs are held, and whose configuration is here.
   void DescribeState(vipuagent::RegisterRequest& request);
+  // The controller to which this agent listens, for those that it refuses.
+  vipuagent::LaterController DescribeController();
   // Ids under which the controller knows the machines, by management address.
   void SetAgentIds(std::map<std::string, std::string> id_by_host);
   // For the exporter. A process with more than kMachinesReadWhole machines leaves out those without
@@ -426,6 +428,7 @@ class Agent {
   std::condition_variable released_;  // a lease has ended for good
   std::string controller_boot_id_ ABSL_GUARDED_BY(mutex_), controller_store_
       ABSL_GUARDED_BY(mutex_);
+  std::string controller_proof_ ABSL_GUARDED_BY(mutex_);
   uint64_t configure_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t controller_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, std::shared_ptr<Partition>> partitions_ ABSL_GUARDED_BY(mutex_);

@@ -116,12 +116,17 @@ TEST_F(AgentTest, AControllerOfALowerEpochIsRefused) {
   EXPECT_EQ(agent_->Configure(request).message(),
             "a controller of epoch 7 has configured the agent at ; this one has epoch 6");
   request.set_controller_epoch(8);
+  request.set_controller_proof("proof");
   EXPECT_TRUE(agent_->Configure(request).ok());
+  EXPECT_EQ(agent_->DescribeController().epoch(), 8u);
+  EXPECT_EQ(agent_->DescribeController().boot_id(), "a copy of its store");
+  EXPECT_EQ(agent_->DescribeController().proof(), "proof");
   vipuagent::RegisterRequest state;
   agent_->DescribeState(state);
   EXPECT_EQ(state.controller_epoch(), 8u);
   EXPECT_EQ(state.controller_boot_id(), "a copy of its store");
   EXPECT_EQ(state.controller_store(), "store");
+  EXPECT_EQ(state.controller_proof(), "proof");
   // Epochs of different stores say nothing about each other.
   request.set_controller_boot_id("that of a new store");
   request.set_controller_store("new");

@@ -328,8 +328,14 @@ class Controller {
   // Has the log and the machines' agents tell of it.
   void NoteRefusal(const vipuagent::RegisterRequest& request, const std::string& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether the process is known to have been configured by a later controller.
-  bool IsOfAnother(const vipuagent::RegisterRequest& request) const;
+  // Whether it comes after this controller, on a copy of its store.
+  bool IsLater(const vipuagent::LaterController& other) const;
+  // The end of this controller if the agent's word for a later one is proven. FailedPrecondition.
+  absl::Status FenceIfProven(const vipuagent::LaterController& other, const std::string& endpoint)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Proof that a controller of this boot id and epoch has the store or a copy of it. An agent that
+  // shows one has been configured by that controller: it cannot make it up.
+  std::string ProofOf(const std::string& boot_id, uint64_t epoch) const;
   // The end of this controller, also over restarts.
   void Fence(const std::string& how_known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The process runs for the first time, or has restarted.

@@ -245,6 +245,7 @@ vipuagent::ConfigureRequest Controller::NextConfiguration(Process& process) {
   request.set_controller_boot_id(boot_id_);
   request.set_controller_epoch(store_->epoch());
   request.set_controller_store(store_->id());
+  request.set_controller_proof(ProofOf(boot_id_, store_->epoch()));
   request.set_agent_boot_id(process.boot_id);
   if (request.complete()) {
     for (const auto& [id, partition] : process.partitions) process.changed.insert(id);
@@ -311,7 +312,7 @@ void Controller::Reconcile() {
 
 void Controller::Configured(const std::string& endpoint, const vipuagent::ConfigureRequest& sent,
                             const absl::StatusOr<vipuagent::ConfigureReply>& reply) {
-  const absl::Status& status = reply.status();
+  absl::Status status = reply.status();
   {
     base::MutexLock lock(mutex_);
     const auto it = state_.processes.find(endpoint);
@@ -319,7 +320,11 @@ void Controller::Configured(const std::string& endpoint, const vipuagent::Config
     Process& process = *it->second;
     process.in_flight = false;
     const bool is_same = process.boot_id == sent.agent_boot_id();
-    if (is_same && absl::IsAlreadyExists(status)) Fence(std::string(status.message()));
+    // Without a proof the process has taken nothing, whatever its reason is: it is asked again.
+    if (status.ok() && reply->has_later()) {
+      status = absl::AbortedError("another controller's configuration");
+      if (is_same && IsLater(reply->later())) FenceIfProven(reply->later(), endpoint).IgnoreError();
+    }
     if (is_same && status.ok()) {
       const auto affected = SetReleasing(process, reply->releasing());
       Confirmed(process, sent);

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "device/arch/topology.h"
+#include "device/base/keyed_hash.h"
+#include "device/base/secret.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
 #include "server/controller/controller.h"
@@ -38,6 +40,7 @@ absl::Status CheckRegistration(const vipuagent::RegisterRequest& request) {
   VPOD_RETURN_IF_ERROR(CheckText("boot_id", request.boot_id(), kMaxName));
   VPOD_RETURN_IF_ERROR(CheckText("version", request.version(), kMaxName));
   VPOD_RETURN_IF_ERROR(CheckText("metrics_endpoint", request.metrics_endpoint(), kMaxName));
+  VPOD_RETURN_IF_ERROR(CheckText("controller_boot_id", request.controller_boot_id(), kMaxName));
   if (request.endpoint().empty() || request.boot_id().empty() || request.machines().empty())
     return absl::InvalidArgumentError("Registration: endpoint, boot_id and machines are needed.");
   for (const vipuagent::Machine& machine : request.machines()) {
@@ -70,11 +73,28 @@ std::string StatusText(const Process& process, absl::string_view status) {
 
 }  // namespace
 
-bool Controller::IsOfAnother(const vipuagent::RegisterRequest& request) const {
-  if (request.controller_store() != store_->id()) return false;
-  if (request.controller_epoch() != store_->epoch())
-    return request.controller_epoch() > store_->epoch();
-  return request.controller_boot_id() != boot_id_;
+std::string Controller::ProofOf(const std::string& boot_id, uint64_t epoch) const {
+  return base::KeyedHashHex(store_->key(),
+                            absl::StrCat("controller ", boot_id, " of epoch ", epoch));
+}
+
+bool Controller::IsLater(const vipuagent::LaterController& other) const {
+  if (other.epoch() != store_->epoch()) return other.epoch() > store_->epoch();
+  return other.boot_id() != boot_id_;
+}
+
+absl::Status Controller::FenceIfProven(const vipuagent::LaterController& other,
+                                       const std::string& endpoint) {
+  const std::string text =
+      absl::StrCat("one of epoch ", other.epoch(), " has configured the agent at ", endpoint,
+                   "; this one has epoch ", store_->epoch());
+  if (!base::IsSecret(ProofOf(other.boot_id(), other.epoch()), other.proof())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("No proof that another controller has taken over: it is said that ", text,
+                     ". If that is so, stop one of the two and restart the agent."));
+  }
+  Fence(text);
+  return fenced_;
 }
 
 absl::Status Controller::CheckClaims(const vipuagent::RegisterRequest& request) {
@@ -150,11 +170,12 @@ absl::Status Controller::Register(const vipuagent::RegisterRequest& request,
       NoteRefusal(request, std::string(status.message()));
       return status;
     }
-    if (IsOfAnother(request)) {
-      Fence(absl::StrCat("one of epoch ", request.controller_epoch(),
-                         " has configured the agent at ", request.endpoint(),
-                         "; this one has epoch ", store_->epoch()));
-      return fenced_;
+    if (request.controller_store() == store_->id()) {
+      vipuagent::LaterController controller;
+      controller.set_epoch(request.controller_epoch());
+      controller.set_boot_id(request.controller_boot_id());
+      controller.set_proof(request.controller_proof());
+      if (IsLater(controller)) return FenceIfProven(controller, request.endpoint());
     }
     for (const vipuagent::Machine& machine : request.machines())
       refused_.erase(HostPort(machine.host(), machine.port()));

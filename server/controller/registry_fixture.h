@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "device/base/keyed_hash.h"
 #include "server/controller/controller_fixture.h"
 
 namespace vpod::controller {
@@ -29,6 +31,11 @@ class RegistryTest : public ControllerTest {
     for (const std::string& id : detached) request.add_detached_partitions(id);
     EXPECT_FALSE(controller_->Heartbeat(request).register_());
     gateway_.ConfirmAll();
+  }
+  // As a controller on the store or a copy of it makes it.
+  std::string ProofOf(const std::string& boot_id, uint64_t epoch) {
+    return base::KeyedHashHex(store_->key(),
+                              absl::StrCat("controller ", boot_id, " of epoch ", epoch));
   }
   void CreateRelocatable(const std::string& id, uint32_t size) {
     vipuuser::CreatePartitionRequest request;

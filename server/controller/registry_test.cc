@@ -405,6 +405,17 @@ TEST_F(RegistryTest, AControllerEndsWhenALaterOneHasConfiguredAnAgent) {
   EXPECT_TRUE(controller_->Register(request, "eth0").ok());
   EXPECT_EQ(fenced, 0);
   request.set_controller_store(store_->id());
+  // Whoever reaches the controller can say so, and knows the id of the store; an agent that was
+  // configured by this controller knows its proof, too.
+  for (const std::string& proof : {std::string(), ProofOf("another", store_->epoch()),
+                                   ProofOf("one", store_->epoch() + 1), std::string(64, '0')}) {
+    request.set_controller_proof(proof);
+    EXPECT_EQ(Text(controller_->Register(request, "eth0")).substr(0, 77),
+              "FAILED_PRECONDITION: No proof that another controller has taken over: it is s");
+    EXPECT_EQ(fenced, 0);
+    EXPECT_TRUE(controller_->fenced().ok());
+  }
+  request.set_controller_proof(ProofOf("another", store_->epoch() + 1));
   EXPECT_EQ(Text(controller_->Register(request, "eth0")),
             absl::StrCat("FAILED_PRECONDITION: another controller has taken over: one of epoch ",
                          store_->epoch() + 1,
@@ -426,9 +437,26 @@ TEST_F(RegistryTest, AControllerEndsWhenALaterOneHasConfiguredAnAgent) {
 TEST_F(RegistryTest, AControllerThatAnAgentRefusesEnds) {
   CreatePod(1);
   ASSERT_TRUE(Create("p1", 1).ok());
-  gateway_.Answer(absl::AlreadyExistsError("a controller of epoch 9 has configured the agent"));
-  EXPECT_EQ(controller_->fenced().message(),
-            "another controller has taken over: a controller of epoch 9 has configured the agent");
+  const std::string proof = gateway_.calls.front().request.controller_proof();
+  EXPECT_EQ(proof.size(), 64u);
+  vipuagent::ConfigureReply reply;
+  reply.mutable_later()->set_epoch(store_->epoch() + 1);
+  reply.mutable_later()->set_boot_id("later");
+  for (const std::string& wrong : {std::string(), proof}) {
+    reply.mutable_later()->set_proof(wrong);
+    gateway_.Answer(absl::OkStatus(), reply);
+    EXPECT_TRUE(controller_->fenced().ok());
+    EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING) << "it has confirmed nothing";
+    controller_->Tick();
+    ASSERT_EQ(gateway_.calls.size(), 1u) << "it is asked again";
+    EXPECT_EQ(gateway_.calls.front().request.partitions_size(), 1);
+  }
+  reply.mutable_later()->set_proof(ProofOf("later", store_->epoch() + 1));
+  gateway_.Answer(absl::OkStatus(), reply);
+  EXPECT_EQ(
+      controller_->fenced().message(),
+      absl::StrCat("another controller has taken over: one of epoch ", store_->epoch() + 1,
+                   " has configured the agent at process-1; this one has epoch ", store_->epoch()));
   EXPECT_TRUE(gateway_.calls.empty());
 }
 

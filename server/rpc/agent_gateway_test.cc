@@ -42,6 +42,7 @@ TEST(SplitInPortionsTest, SaysTheSameInMessagesOfTheSize) {
   whole.set_agent_boot_id("agent");
   whole.set_controller_epoch(3);
   whole.set_controller_store("store");
+  whole.set_controller_proof("proof");
   whole.set_base_sequence(6);
   const auto portions = SplitInPortions(whole, 1000);
   EXPECT_EQ(portions.size(), 5u);

@@ -404,6 +404,10 @@ class ManagementService : public MeasuredService {
     }
     if (whole.more_follow()) return {grpc::StatusCode::ABORTED, "the configuration breaks off"};
     const absl::Status configured = agent_.Configure(whole);
+    if (absl::IsAlreadyExists(configured)) {
+      *reply->mutable_later() = agent_.DescribeController();
+      return grpc::Status::OK;
+    }
     if (!configured.ok()) return ToGrpc(configured);
     agent_.AwaitRelease();
     for (vipuagent::ReleasingIpu& ipu : agent_.Releasing())

@@ -12,6 +12,7 @@ std::vector<vipuagent::ConfigureRequest> SplitInPortions(const vipuagent::Config
   portions[0].set_agent_boot_id(whole.agent_boot_id());
   portions[0].set_controller_epoch(whole.controller_epoch());
   portions[0].set_controller_store(whole.controller_store());
+  portions[0].set_controller_proof(whole.controller_proof());
   *portions[0].mutable_removed() = whole.removed();
   *portions[0].mutable_kept() = whole.kept();
   size_t bytes = 0;

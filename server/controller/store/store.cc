@@ -215,6 +215,13 @@ absl::Status Store::Prepare() {
   if (sqlite3_step(id.get()) != SQLITE_ROW) return Error("read its id");
   id_ = Column(id.get(), 0);
   sqlite3_reset(id.get());
+  VPOD_RETURN_IF_ERROR(
+      Execute(absl::StrCat("INSERT OR IGNORE INTO meta VALUES ('key', '", base::RandomId(), "');")
+                  .c_str()));
+  VPOD_ASSIGN_OR_RETURN(const Statement key, Compile("SELECT value FROM meta WHERE name = 'key'"));
+  if (sqlite3_step(key.get()) != SQLITE_ROW) return Error("read its key");
+  key_ = Column(key.get(), 0);
+  sqlite3_reset(key.get());
   VPOD_RETURN_IF_ERROR(Execute(
       absl::StrCat("INSERT OR REPLACE INTO meta VALUES ('format', '", kStoreFormat, "'); COMMIT;")
           .c_str()));

@@ -83,6 +83,8 @@ class Store {
   uint64_t epoch() const { return epoch_; }
   // Id of this store and all its copies.
   const std::string& id() const { return id_; }
+  // Secret of the controllers on this store and its copies, by which they know each other's word.
+  const std::string& key() const { return key_; }
   // Raises the epoch beyond those of other controllers: by the clock, since they are not known.
   // Before anybody asks for it.
   absl::Status TakeOver();
@@ -123,7 +125,7 @@ class Store {
   base::UniqueFd lock_, log_;  // of the database, flocked from before it is judged; of its log
   WalReport log_found_;
   uint64_t epoch_ = 0;
-  std::string id_;
+  std::string id_, key_;
   std::unique_ptr<RunningFile> running_ ABSL_GUARDED_BY(mutex_);
   uint32_t log_frames_ ABSL_GUARDED_BY(mutex_) = 0;
   sqlite3* database_ ABSL_PT_GUARDED_BY(mutex_) = nullptr;
