@@ -303,9 +303,10 @@ absl::StatusOr<std::string> Client::UpdateUser(const vipuadmin::UpdateUserReques
   return std::move(*reply.mutable_access_key());
 }
 
-absl::Status Client::RemoveUser(const std::string& id) {
-  return impl_->Call(&VipuAdmin::Stub::RemoveUser, Named<vipuadmin::RemoveUserRequest>(id))
-      .status();
+absl::Status Client::RemoveUser(const std::string& id, vipuadmin::JobsOfUser jobs) {
+  auto request = Named<vipuadmin::RemoveUserRequest>(id);
+  request.set_jobs(jobs);
+  return impl_->Call(&VipuAdmin::Stub::RemoveUser, request).status();
 }
 
 absl::StatusOr<std::vector<vipuadmin::Event>> Client::ListEvents(

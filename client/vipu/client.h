@@ -79,7 +79,8 @@ class Client {
   absl::StatusOr<vipuadmin::User> GetUser(const std::string& id);
   // The new access key; empty when none was asked for.
   absl::StatusOr<std::string> UpdateUser(const vipuadmin::UpdateUserRequest& request);
-  absl::Status RemoveUser(const std::string& id);
+  absl::Status RemoveUser(const std::string& id,
+                          vipuadmin::JobsOfUser jobs = vipuadmin::JOBS_UNDECIDED);
   absl::StatusOr<std::vector<vipuadmin::Event>> ListEvents(
       const vipuadmin::ListEventsRequest& request);
   absl::Status Inject(const vipuadmin::InjectRequest& request);

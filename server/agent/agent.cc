@@ -292,6 +292,13 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
   return absl::OkStatus();
 }
 
+bool Agent::HasEnded(const vipuagent::AgentPartition& spec, const Lease& lease) {
+  // A lease that was opened by no user's key may be anybody's.
+  return std::any_of(spec.ended_before().begin(), spec.ended_before().end(), [&](const auto& end) {
+    return lease.taken_at < end.second && (lease.user.empty() || lease.user == end.first);
+  });
+}
+
 std::vector<std::pair<Agent::LeasePtr, std::string>> Agent::Revoked(
     const vipuagent::ConfigureRequest& request,
     const std::map<std::string, std::unique_ptr<Partition>>& changed,
@@ -319,6 +326,9 @@ std::vector<std::pair<Agent::LeasePtr, std::string>> Agent::Revoked(
       revoked.emplace_back(lease, absl::StrCat("partition ", id, " was reset or changed"));
     } else if (gone != removed.end() && held <= gone->second) {
       revoked.emplace_back(lease, absl::StrCat("partition ", id, " was removed"));
+    } else if (next == held && HasEnded(now->second->spec, *lease)) {
+      revoked.emplace_back(lease, absl::StrCat("the right of user ", lease->user, " to partition ",
+                                               id, " was taken away"));
     } else if (next == held) {
       lease->unclaimed = nullptr;
     } else if (going.contains(id) && lease->unclaimed == nullptr) {
@@ -464,7 +474,7 @@ absl::Status Agent::ResetDevice(absl::string_view partition_id, absl::string_vie
   base::MutexLock lock(mutex_);
   const Partition* partition = nullptr;
   VPOD_ASSIGN_OR_RETURN(const auto members, FindIpus(partition_id, gcd, device_id, &partition));
-  VPOD_RETURN_IF_ERROR(Admit(partition->spec, fabric_key, false, endpoint_));
+  VPOD_RETURN_IF_ERROR(Admit(partition->spec, fabric_key, false, endpoint_).status());
   for (const Member& member : members) {
     if (!member.here()) continue;
     const Owner& owner = owners_[member.ipu];

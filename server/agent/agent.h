@@ -272,6 +272,8 @@ class Agent {
   const Partition* PartitionOf(const Lease& lease) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<vipuagent::Holding> Holdings(bool unclaimed_only) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the user's right by which the lease was taken has ended since.
+  static bool HasEnded(const vipuagent::AgentPartition& spec, const Lease& lease);
   // Leases that a configuration ends, and why; the others of partitions that go have it kept.
   std::vector<std::pair<LeasePtr, std::string>> Revoked(
       const vipuagent::ConfigureRequest& request,

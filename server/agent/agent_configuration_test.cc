@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "server/agent/admission.h"
 #include "server/agent/agent.h"
 #include "server/agent/agent_test_util.h"
 
@@ -103,6 +104,50 @@ TEST_F(AgentTest, AnOlderGenerationEndsNoJob) {
   EXPECT_TRUE(agent_->HasLease(lease)) << "that is another one's removal";
   Configure(6);
   EXPECT_FALSE(agent_->HasLease(lease)) << "a reset";
+}
+
+// Two users share a partition. The right of one ends: the leases of that user end, and those of
+// which nobody knows the user; the other's goes on, although the key is a new one.
+TEST_F(AgentTest, LeasesOfAUserEndWithTheUsersRight) {
+  const auto open = [](uint32_t device, const std::string& key) {
+    ipuof::v1::AttachOpen open = Open(device);
+    open.set_fabric_key(key);
+    return open;
+  };
+  const auto change = [&](uint64_t generation, const std::string& secret) {
+    vipuagent::ConfigureRequest request;
+    request.set_controller_boot_id("boot");
+    request.set_sequence(++sequence_);
+    request.set_complete(true);
+    vipuagent::AgentPartition* partition = request.add_partitions();
+    partition->set_id("p");
+    partition->set_generation(generation);
+    partition->set_config_generation(1);
+    partition->set_fabric_key(secret);
+    partition->set_reconfigurable(true);
+    (*partition->mutable_ended_before())["alice"] = 2;
+    vipuagent::Gcd* gcd = partition->add_gcds();
+    for (uint32_t machine = 0; machine < 4; ++machine)
+      *gcd->add_slices() = WholeMachine(absl::StrCat("127.10.0.", 1 + machine));
+    EXPECT_TRUE(agent_->Configure(request).ok());
+  };
+  std::string reason;
+  LeaseEvents events;
+  events.on_revoked = [&](const absl::Status& status) { reason = status.message(); };
+  const std::string alice = MustAttach(open(0, FabricKeyFor(kKey, "alice")), events);
+  const std::string bob = MustAttach(open(1, FabricKeyFor(kKey, "bob")));
+  const std::string nobody = MustAttach(open(2, kKey));
+  change(2, "new secret");
+  EXPECT_FALSE(agent_->HasLease(alice));
+  EXPECT_EQ(reason, "the right of user alice to partition p was taken away");
+  EXPECT_FALSE(agent_->HasLease(nobody));
+  EXPECT_TRUE(agent_->HasLease(bob));
+  EXPECT_TRUE(absl::IsUnauthenticated(Attach(open(0, FabricKeyFor(kKey, "alice"))).status()));
+  // With a new right and key she takes leases that stay, also when the same is said again.
+  const std::string again = MustAttach(open(0, FabricKeyFor("new secret", "alice")));
+  change(3, "new secret");
+  EXPECT_TRUE(agent_->HasLease(again));
+  EXPECT_TRUE(agent_->HasLease(bob));
 }
 
 TEST_F(AgentTest, AControllerOfALowerEpochIsRefused) {

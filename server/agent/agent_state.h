@@ -49,6 +49,8 @@ struct Agent::Loaded {
 struct Agent::Lease {
   std::string id;
   ipuof::v1::AttachOpen open;
+  std::string user;       // whose fabric key opened it; empty: nobody's own
+  uint64_t taken_at = 0;  // the partition's generation when it was taken
   LeaseEvents events;
   std::vector<uint32_t> ipus;       // of the device that are here
   std::vector<uint32_t> units;      // of the instance that run here: local replica × IPUs + IPU

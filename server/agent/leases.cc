@@ -105,7 +105,10 @@ std::string Agent::LogText(const Lease& lease) const {
     const auto& machine = machines_[ipu / arch::kIpusPerMachine]->identity().management_ip;
     absl::StrAppend(&ipus[machine], ipus[machine].empty() ? "" : ",", ipu % arch::kIpusPerMachine);
   }
-  return absl::StrCat("lease=", lease.id.substr(0, 8), " ", agent::LogText(open.process()),
+  // Whose key opened it is known; the rest is what the process says of itself.
+  ipuof::v1::ProcessInfo process = open.process();
+  if (!lease.user.empty()) process.set_user(lease.user);
+  return absl::StrCat("lease=", lease.id.substr(0, 8), " ", agent::LogText(process),
                       " partition=", open.partition_id(), " gcd=", open.gcd_id(),
                       " device=", open.device_id(), " ipus=\"",
                       absl::StrJoin(ipus, " ", absl::PairFormatter(":")), "\"");
@@ -208,10 +211,9 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
                      partition->spec.config_generation(), "; the configuration of generation ",
                      open.generation(), " is out of date, fetch it again")));
   }
-  const absl::Status admitted =
-      Admit(partition->spec, open.fabric_key(),
-            options_.require_encrypted_fabric && !options_.encrypted_fabric, endpoint_);
-  if (!admitted.ok()) return refuse(admitted);
+  auto user = Admit(partition->spec, open.fabric_key(),
+                    options_.require_encrypted_fabric && !options_.encrypted_fabric, endpoint_);
+  if (!user.ok()) return refuse(user.status());
   const ipuof::v1::JobMember& job = open.job();
   if (job.reserved() && !open.reserve_only() && !HasReserver(open)) {
     return refuse(absl::FailedPreconditionError(
@@ -258,6 +260,8 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
 
   lease->id = base::RandomId();
   lease->open = open;
+  lease->user = *std::move(user);
+  lease->taken_at = partition->spec.generation();
   lease->store = controller_store_;
   lease->events = std::move(pending.events);
   if (open.reserve_only()) {

@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "device/base/random_id.h"
 #include "device/base/status.h"
 #include "server/controller/controller.h"
+#include "server/controller/rights.h"
 
 namespace vpod::controller {
 namespace {
@@ -29,37 +29,6 @@ std::multimap<std::string, std::string> Controller::PartitionsByUser() {
   for (const auto& [id, partition] : state_.partitions)
     result.emplace(partition->stored.created_by(), id);
   return result;
-}
-
-std::vector<Partition*> Controller::SharedWith(const Caller& caller) {
-  std::vector<Partition*> result;
-  for (const auto& [id, partition] : state_.partitions) {
-    const PartitionAccess access = AccessTo(*partition);
-    if (access.shared && access.created_by != caller.user_id && MayUseDevices(caller, access))
-      result.push_back(partition.get());
-  }
-  return result;
-}
-
-absl::Status Controller::CommitRights(std::vector<Change> changes,
-                                      const std::vector<Partition*>& lost,
-                                      const std::string& object, const std::string& by,
-                                      std::string text) {
-  std::vector<store::StoredPartition> next;
-  for (const Partition* partition : lost) {
-    store::StoredPartition& stored = next.emplace_back(partition->stored);
-    stored.set_generation(++generation_);
-    stored.set_key_generation(generation_);
-    stored.set_fabric_key(base::RandomId());
-    changes.push_back({"partition", partition->id(), stored.SerializeAsString()});
-  }
-  VPOD_RETURN_IF_ERROR(Commit(changes, object, by, std::move(text)));
-  for (size_t i = 0; i < lost.size(); ++i) {
-    lost[i]->stored = std::move(next[i]);
-    state_.Touch(*lost[i]);
-    UpdateState(*lost[i]);
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Controller::CreateUser(const vipuadmin::User& user,
@@ -103,43 +72,45 @@ absl::StatusOr<std::string> Controller::UpdateUser(const vipuadmin::UpdateUserRe
   }
   if (request.all_allocations()) done.push_back("for all allocations");
   if (request.has_allocation_ids()) done.push_back(RightsText(request.allocation_ids()));
+  RightsChange change{.subject = absl::StrCat("User ", request.id()),
+                      .object = ObjectOf(request.id()),
+                      .by = by,
+                      .text = absl::StrCat("updated: ", absl::StrJoin(done, ", ")),
+                      .jobs = request.jobs()};
   {
     base::MutexLock lock(mutex_);
+    VPOD_RETURN_IF_ERROR(users_->Get(request.id()).status());
     VPOD_RETURN_IF_ERROR(CheckAllocationsExist(request.allocation_ids()));
-    // An unknown user is refused below.
-    const Caller before = users_->Find(request.id()).value_or(Caller());
+    VPOD_ASSIGN_OR_RETURN(const Caller before, users_->Find(request.id()));
     Caller after = before;
     const auto& names = request.allocation_ids().names();
     if (request.has_allocation_ids()) after.allocation_ids.emplace(names.begin(), names.end());
     if (request.all_allocations()) after.allocation_ids.reset();
-    std::vector<Partition*> lost = SharedWith(before);
-    std::erase_if(lost, [&](const Partition* partition) {
-      return !key.has_value() && MayUseDevices(after, AccessTo(*partition));
-    });
+    AddLosses(before, &after, key.has_value(), change);
+    VPOD_RETURN_IF_ERROR(CheckDecided(change));
     VPOD_RETURN_IF_ERROR(users_->Update(
-        request, key.has_value() ? &key->kept : nullptr, [&](const std::vector<Change>& changes) {
-          return CommitRights(changes, lost, ObjectOf(request.id()), by,
-                              absl::StrCat("updated: ", absl::StrJoin(done, ", ")));
-        }));
+        request, key.has_value() ? &key->kept : nullptr,
+        [&](const std::vector<Change>& changes) { return CommitRights(changes, change); }));
   }
   Reconcile();
   return key.has_value() ? key->key : "";
 }
 
-absl::Status Controller::RemoveUser(const std::string& id, const std::string& by) {
+absl::Status Controller::RemoveUser(const std::string& id, const std::string& by,
+                                    vipuadmin::JobsOfUser jobs) {
+  RightsChange change{.subject = absl::StrCat("User ", id),
+                      .object = ObjectOf(id),
+                      .by = by,
+                      .text = "removed",
+                      .jobs = jobs};
   {
     base::MutexLock lock(mutex_);
-    const auto partitions = PartitionsByUser();
-    if (const auto one = partitions.find(id); one != partitions.end()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("User ", id, " is in use by partition ", one->second, "."));
-    }
-    const auto caller = users_->Find(id);
-    const std::vector<Partition*> lost =
-        caller.ok() ? SharedWith(*caller) : std::vector<Partition*>();
-    VPOD_RETURN_IF_ERROR(users_->Remove(id, [&](const std::vector<Change>& changes) {
-      return CommitRights(changes, lost, ObjectOf(id), by, "removed");
-    }));
+    VPOD_RETURN_IF_ERROR(users_->Get(id).status());
+    VPOD_ASSIGN_OR_RETURN(const Caller before, users_->Find(id));
+    AddLosses(before, nullptr, false, change);
+    VPOD_RETURN_IF_ERROR(CheckDecided(change));
+    VPOD_RETURN_IF_ERROR(users_->Remove(
+        id, [&](const std::vector<Change>& changes) { return CommitRights(changes, change); }));
   }
   Reconcile();
   return absl::OkStatus();

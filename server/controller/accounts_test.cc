@@ -27,9 +27,11 @@ class AccountsTest : public ControllerTest {
     for (const std::string& user : users) allocation.add_user_ids(user);
     return controller_->CreateAllocation(allocation, "root");
   }
-  absl::Status SetUsers(const std::string& allocation, const std::vector<std::string>& users) {
+  absl::Status SetUsers(const std::string& allocation, const std::vector<std::string>& users,
+                        vipuadmin::JobsOfUser jobs = vipuadmin::JOBS_UNDECIDED) {
     vipuadmin::UpdateAllocationRequest request;
     request.set_id(allocation);
+    request.set_jobs(jobs);
     request.mutable_user_ids();
     for (const std::string& user : users) request.mutable_user_ids()->add_names(user);
     return controller_->UpdateAllocation(request, "root");
@@ -90,7 +92,10 @@ TEST_F(AccountsTest, AUserWithPartitionsStays) {
   CreateActive(Wanted("p1", 1));  // by alice
   EXPECT_EQ(controller_->ListUsers()[0].num_partitions(), 1u);
   EXPECT_EQ(Text(controller_->RemoveUser("alice", "root")),
-            "FAILED_PRECONDITION: User alice is in use by partition p1.");
+            "FAILED_PRECONDITION: User alice is in use by partition p1. The change takes rights to "
+            "it from user alice: give --end-jobs to end the user's jobs, or --keep-jobs to let "
+            "them go on.");
+  EXPECT_EQ(controller_->ListUsers()[0].num_partitions(), 1u);
   ASSERT_TRUE(Remove("p1").ok());
   EXPECT_EQ(controller_->GetUser("alice")->num_partitions(), 0u);
   EXPECT_TRUE(controller_->RemoveUser("alice", "root").ok());
@@ -162,6 +167,7 @@ TEST_F(AccountsTest, KeysOfAUserWhoGoesAreReplaced) {
   const auto update = [&](const auto& change) {
     vipuadmin::UpdateUserRequest request;
     request.set_id("bob");
+    request.set_jobs(vipuadmin::JOBS_GO_ON);
     change(request);
     const auto updated = controller_->UpdateUser(request, "root");
     EXPECT_TRUE(updated.ok()) << updated.status();
@@ -174,15 +180,174 @@ TEST_F(AccountsTest, KeysOfAUserWhoGoesAreReplaced) {
   expect_replaced("no allocation");
   update([](auto& request) { request.mutable_allocation_ids()->add_names("c1"); });
   EXPECT_EQ(key("shared"), of_shared);
-  ASSERT_TRUE(SetUsers("c1", {"alice"}).ok());
+  ASSERT_TRUE(SetUsers("c1", {"alice"}, vipuadmin::JOBS_GO_ON).ok());
   expect_replaced("left out of the allocation");
   ASSERT_TRUE(SetUsers("c1", {"alice", "bob"}).ok());
-  ASSERT_TRUE(controller_->RemoveUser("bob", "root").ok());
+  ASSERT_TRUE(controller_->RemoveUser("bob", "root", vipuadmin::JOBS_GO_ON).ok());
   expect_replaced("removal");
   ASSERT_TRUE(controller_->RemoveUser("eve", "root").ok());
   EXPECT_EQ(key("shared"), of_shared) << "she could not use it";
   Start();
   EXPECT_EQ(key("shared"), of_shared) << "what was said is on the disk";
+}
+
+// What becomes of alice's partitions, "own" and "shared", and what the agents are told, by what the
+// administrator says.
+class LostRightsTest : public AccountsTest {
+ protected:
+  struct Told {
+    std::string creator;  // of the partition; empty: it was removed
+    bool new_key = false, ends_alice = false, ends_all = false;
+    bool operator==(const Told&) const = default;
+    friend std::ostream& operator<<(std::ostream& out, const Told& told) {
+      return out << "creator '" << told.creator << "' new key " << told.new_key << " ends alice's "
+                 << told.ends_alice << " ends all " << told.ends_all;
+    }
+  };
+
+  void SetUp() override {
+    CreatePod(3);
+    ASSERT_TRUE(CreateLimited("alice", {"c1"}).ok());
+    ASSERT_TRUE(CreateLimited("bob", {"c1"}).ok());
+    for (const std::string id : {"own", "shared", "others"}) {
+      vipuuser::CreatePartitionRequest request;
+      *request.mutable_requirements() = Wanted(id, 2);
+      request.mutable_requirements()->set_shared(id == "shared");
+      ASSERT_TRUE(
+          controller_->CreatePartition(request, Anyone(id == "others" ? "bob" : "alice")).ok());
+      gateway_.ConfirmAll();
+      keys_[id] = Get(id).gcds(0).fabric_key();
+    }
+  }
+  // What the agent is told by the configuration that is on its way.
+  Told ToldOf(const std::string& id) {
+    Told told;
+    for (const auto& call : gateway_.calls) {
+      for (const auto& spec : call.request.partitions()) {
+        if (spec.id() != id) continue;
+        told.new_key = spec.fabric_key() != keys_[id];
+        const auto ended = spec.ended_before().find("alice");
+        told.ends_alice = ended != spec.ended_before().end() && ended->second == spec.generation();
+        told.ends_all = spec.config_generation() == spec.generation();
+      }
+      for (const auto& removed : call.request.removed()) told.ends_all |= removed.id() == id;
+    }
+    const auto partition = controller_->GetPartition(id);
+    if (partition.ok()) told.creator = partition->status().created_by();
+    return told;
+  }
+  absl::Status NewKey(vipuadmin::JobsOfUser jobs) {
+    vipuadmin::UpdateUserRequest request;
+    request.set_id("alice");
+    request.set_new_access_key(true);
+    request.set_jobs(jobs);
+    return controller_->UpdateUser(request, "root").status();
+  }
+  absl::Status Limit(vipuadmin::JobsOfUser jobs) {
+    vipuadmin::UpdateUserRequest request;
+    request.set_id("alice");
+    request.mutable_allocation_ids();
+    request.set_jobs(jobs);
+    return controller_->UpdateUser(request, "root").status();
+  }
+
+  std::map<std::string, std::string> keys_;
+};
+
+TEST_F(LostRightsTest, NothingChangesBeforeItIsSaidWhatBecomesOfJobs) {
+  for (const absl::Status& refused :
+       {NewKey(vipuadmin::JOBS_UNDECIDED), Limit(vipuadmin::JOBS_UNDECIDED),
+        SetUsers("c1", {"bob"}), controller_->RemoveUser("alice", "root")}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_NE(refused.message().find(" is in use by partition own. The change takes rights to it "
+                                     "from user alice: give --end-jobs"),
+              std::string::npos)
+        << refused;
+  }
+  EXPECT_TRUE(gateway_.calls.empty());
+  EXPECT_TRUE(controller_->users().Find("alice")->MayUse("c1"));
+  for (const auto& [id, key] : keys_) EXPECT_EQ(Get(id).gcds(0).fabric_key(), key);
+}
+
+TEST_F(LostRightsTest, ANewAccessKeyMakesFabricKeysVoid) {
+  ASSERT_TRUE(NewKey(vipuadmin::JOBS_GO_ON).ok());
+  for (const std::string id : {"own", "shared"})
+    EXPECT_EQ(ToldOf(id), (Told{.creator = "alice", .new_key = true})) << id;
+  gateway_.ConfirmAll();
+  ASSERT_TRUE(NewKey(vipuadmin::JOBS_END).ok());
+  for (const std::string id : {"own", "shared"})
+    EXPECT_EQ(ToldOf(id), (Told{.creator = "alice", .new_key = true, .ends_alice = true})) << id;
+  EXPECT_EQ(ToldOf("others"), (Told{.creator = "bob"}));
+  // The leases end also if the agent hears of it from the next controller, or after the next loss.
+  Start();
+  Register(0, 3);
+  EXPECT_TRUE(ToldOf("own").new_key);
+  EXPECT_EQ(Get("own").status().created_by(), "alice");
+  ASSERT_FALSE(gateway_.calls.empty());
+  for (const auto& spec : gateway_.calls.front().request.partitions())
+    EXPECT_EQ(spec.ended_before().count("alice"), spec.id() == "others" ? 0u : 1u) << spec.id();
+}
+
+// The ways in which a creator loses all rights to a partition.
+enum class Way { kLimited, kLeftOut, kRemoved };
+class CreatorLosesTest : public LostRightsTest, public testing::WithParamInterface<Way> {
+ protected:
+  absl::Status Change(vipuadmin::JobsOfUser jobs) {
+    switch (GetParam()) {
+      case Way::kLimited:
+        return Limit(jobs);
+      case Way::kLeftOut:
+        return SetUsers("c1", {"bob"}, jobs);
+      case Way::kRemoved:
+        return controller_->RemoveUser("alice", "root", jobs);
+    }
+    return absl::InternalError("no such way");
+  }
+};
+
+TEST_P(CreatorLosesTest, PartitionsAreHandedOverWhenJobsGoOn) {
+  EXPECT_EQ(Text(Change(vipuadmin::JOBS_GO_ON)), "OK: ");
+  for (const std::string id : {"own", "shared"}) {
+    EXPECT_EQ(ToldOf(id), (Told{.creator = "root", .new_key = true})) << id;
+    const Texts events = EventsOf("partition " + id);
+    EXPECT_EQ(events[events.size() - 2],
+              absl::StrCat("handed over to root: ",
+                           GetParam() == Way::kLeftOut ? "allocation c1" : "user alice",
+                           " was changed; jobs of alice go on"));
+  }
+  EXPECT_EQ(ToldOf("others"), (Told{.creator = "bob"}));
+}
+
+TEST_P(CreatorLosesTest, UnsharedPartitionsGoWhenJobsEnd) {
+  EXPECT_EQ(Text(Change(vipuadmin::JOBS_END)), "OK: ");
+  EXPECT_EQ(ToldOf("own"), (Told{.ends_all = true}));
+  EXPECT_EQ(controller_->GetPartitionStatus("own")->state(), vipuuser::PS_REMOVED);
+  EXPECT_EQ(ToldOf("shared"), (Told{.creator = "root", .new_key = true, .ends_alice = true}));
+  EXPECT_EQ(ToldOf("others"), (Told{.creator = "bob"}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, CreatorLosesTest,
+                         testing::Values(Way::kLimited, Way::kLeftOut, Way::kRemoved));
+
+TEST_F(LostRightsTest, NobodyIsHandedOverWhatTheyLose) {
+  EXPECT_EQ(Text(controller_->RemoveUser("alice", "alice", vipuadmin::JOBS_GO_ON)),
+            "FAILED_PRECONDITION: Partition own would be handed over to user alice, who loses it "
+            "by this change; have another administrator make it.");
+  EXPECT_TRUE(controller_->GetUser("alice").ok());
+}
+
+// A controller that cannot write has taken nothing from anybody.
+TEST_F(LostRightsTest, WhatCannotBeCommittedIsNotTaken) {
+  StartAfter(
+      "CREATE TRIGGER partitions_stay BEFORE INSERT ON objects WHEN NEW.kind = 'partition'"
+      " BEGIN SELECT RAISE(ABORT, 'refused'); END;");
+  Register(0, 3);
+  gateway_.ConfirmAll();
+  EXPECT_FALSE(NewKey(vipuadmin::JOBS_END).ok());
+  EXPECT_FALSE(controller_->RemoveUser("alice", "root", vipuadmin::JOBS_END).ok());
+  EXPECT_TRUE(gateway_.calls.empty());
+  EXPECT_EQ(Get("own").status().created_by(), "alice");
+  EXPECT_TRUE(controller_->GetUser("alice").ok());
 }
 
 }  // namespace

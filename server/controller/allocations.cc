@@ -11,6 +11,7 @@
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
 #include "server/controller/controller.h"
+#include "server/controller/rights.h"
 
 namespace vpod::controller {
 namespace {
@@ -71,24 +72,22 @@ absl::Status Controller::CheckAllocationMembers(const Cluster& cluster,
 }
 
 absl::Status Controller::CommitAllocation(std::vector<Change> changes, const std::string& id,
-                                          const Ids* users, const std::string& user,
-                                          const std::string& text) {
-  const std::string object = absl::StrCat("allocation ", id);
-  if (users == nullptr) return Commit(changes, object, user, text);
+                                          const Ids* users, RightsChange change) {
+  change.subject = absl::StrCat("Allocation ", id);
+  change.object = absl::StrCat("allocation ", id);
+  if (users == nullptr) return Commit(changes, change.object, change.by, change.text);
   const std::set<std::string> named(users->begin(), users->end());
-  const std::vector<std::string> before = users_->UsersOf(id);
-  const bool some_lose = std::any_of(
-      before.begin(), before.end(), [&](const std::string& each) { return !named.contains(each); });
-  std::vector<Partition*> lost;
-  if (some_lose) {
-    for (const auto& [partition_id, partition] : state_.partitions) {
-      const PartitionAccess access = AccessTo(*partition);
-      if (access.shared && access.allocation_id == id) lost.push_back(partition.get());
-    }
+  for (const std::string& each : users_->UsersOf(id)) {
+    if (named.contains(each)) continue;
+    VPOD_ASSIGN_OR_RETURN(const Caller before, users_->Find(each));
+    Caller after = before;
+    if (after.allocation_ids.has_value()) after.allocation_ids->erase(id);
+    AddLosses(before, &after, false, change);
   }
+  VPOD_RETURN_IF_ERROR(CheckDecided(change));
   return users_->SetUsersOf(id, {users->begin(), users->end()}, [&](std::vector<Change> rights) {
     std::move(rights.begin(), rights.end(), std::back_inserter(changes));
-    return CommitRights(changes, lost, object, user, text);
+    return CommitRights(changes, change);
   });
 }
 
@@ -108,10 +107,11 @@ absl::Status Controller::CreateAllocation(const vipuadmin::Allocation& allocatio
   VPOD_RETURN_IF_ERROR(CheckAllocationMembers(*cluster, nullptr, stored));
   VPOD_RETURN_IF_ERROR(CommitAllocation(
       {{"allocation", stored.id(), stored.SerializeAsString()}}, stored.id(),
-      &allocation.user_ids(), user,
-      absl::StrCat("created with ", stored.agent_ids_size(), " agents of cluster ",
-                   stored.cluster_id(),
-                   allocation.user_ids().empty() ? "" : ", " + UsersText(allocation.user_ids()))));
+      &allocation.user_ids(),
+      {.by = user,
+       .text = absl::StrCat(
+           "created with ", stored.agent_ids_size(), " agents of cluster ", stored.cluster_id(),
+           allocation.user_ids().empty() ? "" : ", " + UsersText(allocation.user_ids()))}));
   state_.AddAllocation(stored);
   return absl::OkStatus();
 }
@@ -130,8 +130,10 @@ absl::Status Controller::ChangeAllocation(const vipuadmin::UpdateAllocationReque
   const Ids* users = request.has_user_ids() ? &request.user_ids().names() : nullptr;
   if (!request.has_agent_ids()) {
     if (users == nullptr) return absl::OkStatus();
-    return CommitAllocation({}, request.id(), users, user,
-                            absl::StrCat("updated to ", UsersText(*users)));
+    return CommitAllocation({}, request.id(), users,
+                            {.by = user,
+                             .text = absl::StrCat("updated to ", UsersText(*users)),
+                             .jobs = request.jobs()});
   }
   if (allocation->is_default) return DefaultFollows(*allocation);
   store::StoredAllocation next;
@@ -139,10 +141,12 @@ absl::Status Controller::ChangeAllocation(const vipuadmin::UpdateAllocationReque
   next.set_cluster_id(allocation->cluster->id());
   *next.mutable_agent_ids() = request.agent_ids().names();
   VPOD_RETURN_IF_ERROR(CheckAllocationMembers(*allocation->cluster, allocation, next));
-  VPOD_RETURN_IF_ERROR(CommitAllocation(
-      {{"allocation", next.id(), next.SerializeAsString()}}, next.id(), users, user,
-      absl::StrCat("updated to ", next.agent_ids_size(), " agents",
-                   users == nullptr ? "" : ", " + UsersText(*users))));
+  VPOD_RETURN_IF_ERROR(
+      CommitAllocation({{"allocation", next.id(), next.SerializeAsString()}}, next.id(), users,
+                       {.by = user,
+                        .text = absl::StrCat("updated to ", next.agent_ids_size(), " agents",
+                                             users == nullptr ? "" : ", " + UsersText(*users)),
+                        .jobs = request.jobs()}));
   state_.SetAllocationAgents(*allocation, next);
   return absl::OkStatus();
 }
@@ -157,8 +161,8 @@ absl::Status Controller::RemoveAllocation(const std::string& id, const std::stri
         absl::StrCat("Allocation ", id, " is in use by partition ", partition->id(), "."));
   }
   const Ids nobody;
-  VPOD_RETURN_IF_ERROR(
-      CommitAllocation({{"allocation", id, std::nullopt}}, id, &nobody, user, "removed"));
+  VPOD_RETURN_IF_ERROR(CommitAllocation({{"allocation", id, std::nullopt}}, id, &nobody,
+                                        {.by = user, .text = "removed"}));
   state_.RemoveAllocation(*allocation);
   return absl::OkStatus();
 }

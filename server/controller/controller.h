@@ -41,6 +41,7 @@
 namespace vpod::controller {
 
 struct ClusterUnderTest;
+struct RightsChange;
 
 using base::kVersion;
 
@@ -145,8 +146,10 @@ class Controller {
   // The new access key, or nothing when none was asked for.
   absl::StatusOr<std::string> UpdateUser(const vipuadmin::UpdateUserRequest& request,
                                          const std::string& by);
-  // Refused while the user has partitions: nobody else could use their devices.
-  absl::Status RemoveUser(const std::string& id, const std::string& by);
+  // These changes, and that of an allocation's users, are refused if they take a right to a
+  // partition from somebody and do not say what becomes of the jobs there.
+  absl::Status RemoveUser(const std::string& id, const std::string& by,
+                          vipuadmin::JobsOfUser jobs = vipuadmin::JOBS_UNDECIDED);
   // The records of users, for services that authenticate callers.
   Users& users() { return *users_; }
 
@@ -161,7 +164,7 @@ class Controller {
   // --- Partitions ---
   // In the allocation named, else in the first by id that the caller may use and that has room.
   absl::StatusOr<std::string> CreatePartition(const vipuuser::CreatePartitionRequest& request,
-                                              const Caller& caller);
+                                              const Caller& caller, const CallerCheck& check = {});
   // The following calls about one partition are refused as `check` says. If an update
   // leaves them out, size, place and flags keep their values; everything else gets its default
   // again.
@@ -206,7 +209,7 @@ class Controller {
     std::string reason;
     Clock::time_point seen;
   };
-  struct Removed {
+  struct RemovedPartition {
     vipuuser::PartitionStatus status;
     PartitionAccess access;
     Clock::time_point since;
@@ -238,17 +241,20 @@ class Controller {
   // The same, and who may use an allocation when `users` is not null.
   absl::Status CommitAllocation(std::vector<Change> changes, const std::string& id,
                                 const google::protobuf::RepeatedPtrField<std::string>* users,
-                                const std::string& user, const std::string& text)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                                RightsChange change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // UpdateAllocation without what follows for the agents.
   absl::Status ChangeAllocation(const vipuadmin::UpdateAllocationRequest& request,
                                 const std::string& user) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Shared partitions that the caller may use and did not create.
-  std::vector<Partition*> SharedWith(const Caller& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Commits changes of users, and new fabric keys for the shared partitions that some of them can
-  // use no more: they may have kept the old ones. Jobs go on. Call Reconcile afterwards.
-  absl::Status CommitRights(std::vector<Change> changes, const std::vector<Partition*>& lost,
-                            const std::string& object, const std::string& by, std::string text)
+  // --- Rights that users lose (rights.cc) ---
+  // Notes what a user loses who is `before` and will be `after`; null: will be no more.
+  void AddLosses(const Caller& before, const Caller* after, bool new_key, RightsChange& change)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // FailedPrecondition while it is not said what becomes of the jobs that the change concerns, and
+  // when there is nobody to hand a partition over to.
+  absl::Status CheckDecided(const RightsChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Commits changes of users with what follows for partitions: those who lose a right may have kept
+  // fabric keys and hold leases. Call Reconcile afterwards.
+  absl::Status CommitRights(std::vector<Change> changes, const RightsChange& change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Commits the events and confirmed removals that wait.
   absl::Status FlushEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -293,6 +299,9 @@ class Controller {
   // Has the partition ACTIVE once it was PENDING for the time that is to be simulated.
   void EndProvisioningDelays() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckAllocationsExist(const vipuadmin::Names& ids)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What follows once the partition's removal is committed.
+  void Removed(Partition& partition, store::StoredRemoval removal)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ids of partitions by who created them.
   std::multimap<std::string, std::string> PartitionsByUser() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -411,7 +420,7 @@ class Controller {
   uint64_t names_version_ ABSL_GUARDED_BY(mutex_) = 0;      // rises when agents come, go or move
   std::list<Partition*> pending_ ABSL_GUARDED_BY(mutex_);   // longest first
   std::set<std::string> stranded_ ABSL_GUARDED_BY(mutex_);  // relocatable partitions in ERROR
-  std::map<std::string, Removed> removed_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, RemovedPartition> removed_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::pair<Clock::time_point, std::string>> removed_order_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Refused> refused_ ABSL_GUARDED_BY(mutex_);  // by machine address
 };

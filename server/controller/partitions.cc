@@ -63,6 +63,7 @@ void Controller::RaiseGeneration(store::StoredPartition& partition) {
   partition.set_generation(++generation_);
   partition.set_config_generation(generation_);
   partition.set_fabric_key(base::RandomId());
+  partition.clear_ended_before();
 }
 
 absl::Status Controller::PlanIn(const Allocation& allocation, store::StoredPartition& partition,
@@ -148,12 +149,14 @@ absl::Status Controller::Plan(store::StoredPartition& partition, Partition* repl
 }
 
 absl::StatusOr<std::string> Controller::CreatePartition(
-    const vipuuser::CreatePartitionRequest& request, const Caller& caller) {
+    const vipuuser::CreatePartitionRequest& request, const Caller& caller,
+    const CallerCheck& check) {
   const std::string& id = request.requirements().id();
   VPOD_RETURN_IF_ERROR(CheckId(id));
   VPOD_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   {
     base::MutexLock lock(mutex_);
+    if (check) VPOD_RETURN_IF_ERROR(check());
     const Partition* existing = state_.FindPartition(id);
     if (existing != nullptr) {
       if (!request.request_id().empty() && existing->stored.request_id() == request.request_id())
@@ -256,19 +259,23 @@ absl::Status Controller::RemovePartition(const std::string& id, const std::strin
     store::StoredRemoval removal = Removals::Of(*partition, state_.AgentsOf(*partition));
     VPOD_RETURN_IF_ERROR(Commit({{"partition", id, std::nullopt}, Removals::Row(removal)},
                                 ObjectOf(id), user, "removed"));
-    removals_.Add(std::move(removal), state_);
-    vipuuser::PartitionStatus status = DescribeStatus(*partition);
-    status.set_state(vipuuser::PS_REMOVED);
-    status.set_provisioning_state(vipuuser::PRS_IDLE);
-    const Clock::time_point now = options_.now();
-    removed_[id] = {std::move(status), AccessTo(*partition), now};
-    removed_order_.emplace_back(now, id);
-    if (removed_order_.size() > options_.most_removed_kept) ForgetOldestRemoved();
-    if (partition->state == vipuuser::PS_PENDING) pending_.erase(partition->pending);
-    state_.RemovePartition(*partition);
+    Removed(*partition, std::move(removal));
   }
   Reconcile();
   return absl::OkStatus();
+}
+
+void Controller::Removed(Partition& partition, store::StoredRemoval removal) {
+  removals_.Add(std::move(removal), state_);
+  vipuuser::PartitionStatus status = DescribeStatus(partition);
+  status.set_state(vipuuser::PS_REMOVED);
+  status.set_provisioning_state(vipuuser::PRS_IDLE);
+  const Clock::time_point now = options_.now();
+  removed_[partition.id()] = {std::move(status), AccessTo(partition), now};
+  removed_order_.emplace_back(now, partition.id());
+  if (removed_order_.size() > options_.most_removed_kept) ForgetOldestRemoved();
+  if (partition.state == vipuuser::PS_PENDING) pending_.erase(partition.pending);
+  state_.RemovePartition(partition);
 }
 
 // --- What is seen ---

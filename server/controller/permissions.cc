@@ -117,18 +117,19 @@ absl::Status CheckCaller(const Permission& permission, const Caller& caller) {
 }
 
 bool MayUseDevices(const Caller& caller, const PartitionAccess& partition) {
-  return caller.user_id == partition.created_by ||
-         (partition.shared && caller.MayUse(partition.allocation_id));
+  return caller.MayUse(partition.allocation_id) &&
+         (partition.shared || caller.user_id == partition.created_by);
 }
 
 absl::Status CheckPartition(const Permission& permission, const Caller& caller,
                             const PartitionAccess& partition) {
-  const bool owner = caller.user_id == partition.created_by;
+  // A creator who has lost the allocation has lost its partitions.
+  const bool member = caller.MayUse(partition.allocation_id);
   bool allowed = true;
   if (permission.rule == Rule::kAllocation) {
-    allowed = owner || caller.MayUse(partition.allocation_id);
+    allowed = member;
   } else if (permission.rule == Rule::kOwner) {
-    allowed = owner || caller.admin;
+    allowed = caller.admin || (member && caller.user_id == partition.created_by);
   } else if (permission.rule == Rule::kDevices) {
     allowed = MayUseDevices(caller, partition);
   }

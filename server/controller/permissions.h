@@ -19,8 +19,8 @@ enum class Rule {
   kMember,      // controller and agents, who show the certificate of a server
   kUser,        // every user; lists show what the caller may see
   kAllocation,  // users of the partition's allocation
-  kDevices,     // the partition's creator; of a shared one, users of its allocation
-  kOwner,       // the partition's creator and administrators
+  kDevices,     // of them, the partition's creator; all if it is shared
+  kOwner,       // of them, the partition's creator; administrators
   kAdmin,       // administrators
 };
 
@@ -41,6 +41,8 @@ struct Caller {
   bool admin = false;
   std::optional<std::set<std::string>> allocation_ids;  // those the user may use; unset: all
 
+  bool operator==(const Caller&) const = default;
+
   bool MayUse(const std::string& allocation_id) const {
     return admin || !allocation_ids.has_value() || allocation_ids->contains(allocation_id);
   }
@@ -57,6 +59,8 @@ struct PartitionAccess {
 // Whether a call may be made for a partition; the controller asks it under the lock under which the
 // call is then carried out. Empty: it may.
 using PartitionCheck = std::function<absl::Status(const PartitionAccess&)>;
+// The same for a call that is about no partition yet.
+using CallerCheck = std::function<absl::Status()>;
 
 // Whether a user may make the call at all; rules about a partition are for the next function.
 // PermissionDenied: "User <u> may not <words>."

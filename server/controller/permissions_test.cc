@@ -90,6 +90,16 @@ TEST(CheckPartitionTest, RulesByRole) {
   }
 }
 
+TEST(CheckPartitionTest, ACreatorWithoutTheAllocationHasLostThePartition) {
+  const Caller creator{.user_id = "alice", .allocation_ids = {{"a2"}}};
+  for (const bool shared : {false, true}) {
+    const PartitionAccess partition{"p1", "a1", "alice", shared};
+    EXPECT_FALSE(MayUseDevices(creator, partition));
+    for (const Rule rule : {Rule::kAllocation, Rule::kDevices, Rule::kOwner})
+      EXPECT_FALSE(CheckPartition({"", rule, "touch partition"}, creator, partition).ok());
+  }
+}
+
 TEST(CheckPartitionTest, RefusalNamesUserCallAndPartition) {
   EXPECT_EQ(CheckPartition({"", Rule::kAllocation, "reset partition"}, kOtherUser,
                            {"p1", "a1", "alice", false})

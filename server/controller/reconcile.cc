@@ -198,6 +198,7 @@ void Controller::Describe(const Partition& partition, vipuagent::AgentPartition&
   spec.set_owner(partition.stored.created_by());
   spec.set_shared(r.shared());
   spec.set_fabric_key(partition.stored.fabric_key());
+  *spec.mutable_ended_before() = partition.stored.ended_before();
   for (const auto& [key, value] : TargetOptions(r)) (*spec.mutable_target_options())[key] = value;
   std::map<const Process*, std::vector<const Machine*>> machines;
   const uint32_t per_gcd = r.size() / r.num_gcds();

@@ -53,10 +53,7 @@ absl::Status CallGuard::Check(const InputMetadata& metadata,
 }
 
 grpc::Status CallGuard::Process(const InputMetadata& metadata, grpc::AuthContext* context,
-                                OutputMetadata* consumed, OutputMetadata*) {
-  const auto [first, last] = metadata.equal_range(kAccessKeyHeader);
-  for (auto it = first; it != last; ++it)
-    consumed->emplace(kAccessKeyHeader, std::string(it->second.data(), it->second.size()));
+                                OutputMetadata*, OutputMetadata*) {
   const absl::Status status = Check(metadata, *context);
   if (!status.ok()) {
     // Interceptors do not see it: the call ends before they begin.

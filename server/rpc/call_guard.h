@@ -22,8 +22,9 @@ using Authenticate = std::function<absl::StatusOr<controller::Caller>(
     const std::string& user_id, const std::string& access_key)>;
 
 // Runs before every call of every service, so that no handler can forget it: looks up the call's
-// rule (server/controller/permissions.h), demands a daemon's certificate or a user's key, and keeps
-// the key from the handlers. Rules about a partition are left to the user service.
+// rule (server/controller/permissions.h) and demands a daemon's certificate or a user's key.
+// Callers (callers.h) looks at the key again once the message is there. Rules about a partition are
+// left to the user service.
 class CallGuard : public grpc::AuthMetadataProcessor {
  public:
   // Without `authenticate`, certificates alone count: every client may do what users and

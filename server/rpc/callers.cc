@@ -1,5 +1,8 @@
 #include "server/rpc/callers.h"
 
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "server/rpc/metadata.h"
 
@@ -7,13 +10,32 @@ namespace vpod::rpc {
 
 absl::StatusOr<controller::Caller> Callers::Of(const grpc::ServerContext& context) {
   VPOD_ASSIGN_OR_RETURN(const std::string id, OnlyValue(context.client_metadata(), kUserIdHeader));
-  if (secure_) return users_.Find(id);
-  return controller::Caller{.user_id = id, .admin = true};
+  if (!secure_) return controller::Caller{.user_id = id, .admin = true};
+  VPOD_ASSIGN_OR_RETURN(const std::string key,
+                        OnlyValue(context.client_metadata(), kAccessKeyHeader));
+  return users_.Authenticate(id, key);
+}
+
+absl::StatusOr<std::string> Callers::Administrator(const grpc::ServerContext& context,
+                                                   absl::string_view method) {
+  VPOD_ASSIGN_OR_RETURN(controller::Caller caller, Of(context));
+  VPOD_ASSIGN_OR_RETURN(const controller::Permission permission, controller::PermissionOf(method));
+  VPOD_RETURN_IF_ERROR(controller::CheckCaller(permission, caller));
+  return std::move(caller.user_id);
+}
+
+absl::Status Callers::CheckCurrent(const controller::Caller& caller) const {
+  if (!secure_) return absl::OkStatus();
+  VPOD_ASSIGN_OR_RETURN(const controller::Caller now, users_.Find(caller.user_id));
+  if (now == caller) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat("The rights of user ", caller.user_id, " have just changed; try again."));
 }
 
 absl::Status Callers::Check(absl::string_view method, const controller::Caller& caller,
                             const controller::PartitionAccess& partition) const {
   if (!secure_) return absl::OkStatus();
+  VPOD_RETURN_IF_ERROR(CheckCurrent(caller));
   VPOD_ASSIGN_OR_RETURN(const controller::Permission permission, controller::PermissionOf(method));
   return controller::CheckPartition(permission, caller, partition);
 }

@@ -12,22 +12,31 @@
 
 namespace vpod::rpc {
 
-// Thread-safe.
+// Thread-safe. A client may send the headers of a call today and its message tomorrow, when its
+// user has lost rights. So the guard's verdict on the headers is not the last: Of, Administrator
+// and the checks look at users as they are.
 class Callers {
  public:
-  // When `secure`, calls come through a CallGuard, which has seen the users' keys; else everyone is
-  // who they say and may do everything.
+  // When `secure`, calls come through a CallGuard; else everyone is who they say and may do
+  // everything.
   Callers(controller::Users& users, bool secure) : users_(users), secure_(secure) {}
 
   bool secure() const { return secure_; }
+  // Unauthenticated when the key of the call is not the user's any more.
   absl::StatusOr<controller::Caller> Of(const grpc::ServerContext& context);
-  // Whether the caller may make the call `method` (full name) for the partition.
+  // Id of the caller of `method` (full name), which is for administrators.
+  absl::StatusOr<std::string> Administrator(const grpc::ServerContext& context,
+                                            absl::string_view method);
+  // Aborted when the user's rights are not those of `caller` any more. To be asked while they
+  // cannot change: under the controller's lock.
+  absl::Status CheckCurrent(const controller::Caller& caller) const;
+  // The same, and whether the caller may make the call `method` (full name) for the partition.
   absl::Status Check(absl::string_view method, const controller::Caller& caller,
                      const controller::PartitionAccess& partition) const;
-  // Whether the caller may see the partition's fabric key.
+  // Whether the caller may use the partition's devices, and so have a key to them.
   bool MayUseDevices(const controller::Caller& caller,
                      const controller::PartitionAccess& partition) const {
-    return !secure_ || controller::MayUseDevices(caller, partition);
+    return !secure_ || (CheckCurrent(caller).ok() && controller::MayUseDevices(caller, partition));
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "proto/vipu/v1/vipuuser.grpc.pb.h"
+#include "server/agent/admission.h"
 #include "server/rpc/service_support.h"
 
 namespace vpod::rpc {
@@ -78,7 +79,7 @@ class UserService : public MeasuredService {
     return Answer(callers_.Of(*context), [&](const Caller& caller) {
       for (auto& partition : controller_.ListPartitions(request->with_devices())) {
         if (!Check<vipuuser::GetPartitionRequest>(caller, AccessOf(partition)).ok()) continue;
-        HideKeys(caller, partition);
+        GiveKeys(caller, partition);
         *reply->add_partitions() = std::move(partition);
       }
     });
@@ -88,7 +89,7 @@ class UserService : public MeasuredService {
     return OnPartition(*context, *request, [&](const Caller& caller, const PartitionCheck& check) {
       return Answer(controller_.GetPartition(request->partition_id(), check),
                     [&](vipuuser::Partition partition) {
-                      HideKeys(caller, partition);
+                      GiveKeys(caller, partition);
                       *reply->mutable_partition() = std::move(partition);
                     });
     });
@@ -107,11 +108,13 @@ class UserService : public MeasuredService {
                                  vipuuser::GetPartitionIpuofConfigReply* reply) {
     std::optional<uint32_t> gcd;
     if (request->has_gcd_id()) gcd = request->gcd_id().id();
-    return OnPartition(*context, *request, [&](const Caller&, const PartitionCheck& check) {
-      return Answer(controller_.GetPartitionConfig(request->partition_id(), gcd, check),
-                    [&](vipuuser::PartitionConfig config) {
-                      *reply->mutable_ipuof_config() = std::move(config);
-                    });
+    return OnPartition(*context, *request, [&](const Caller& caller, const PartitionCheck& check) {
+      return Answer(
+          controller_.GetPartitionConfig(request->partition_id(), gcd, check),
+          [&](vipuuser::PartitionConfig config) {
+            config.set_fabric_key(agent::FabricKeyFor(config.fabric_key(), caller.user_id));
+            *reply->mutable_ipuof_config() = std::move(config);
+          });
     });
   }
   Status GetAvailableNumPartitions(ServerContext* context,
@@ -126,7 +129,8 @@ class UserService : public MeasuredService {
                          vipuuser::CreatePartitionReply* reply) {
     const auto caller = callers_.Of(*context);
     if (!caller.ok()) return ToGrpc(caller.status());
-    return Answer(controller_.CreatePartition(*request, *caller),
+    return Answer(controller_.CreatePartition(*request, *caller,
+                                              [&] { return callers_.CheckCurrent(*caller); }),
                   [&](const std::string& id) { reply->set_partition_id(id); });
   }
   Status ResetPartition(ServerContext* context, const vipuuser::ResetPartitionRequest* request,
@@ -164,10 +168,14 @@ class UserService : public MeasuredService {
     });
   }
 
-  // The keys of devices are for those who may use them.
-  void HideKeys(const Caller& caller, vipuuser::Partition& partition) const {
-    if (callers_.MayUseDevices(caller, AccessOf(partition))) return;
-    for (vipuuser::PartitionConfig& gcd : *partition.mutable_gcds()) gcd.clear_fabric_key();
+  // Puts the caller's own key in the place of the secret from which it is made, or nothing if the
+  // devices are not for the caller.
+  void GiveKeys(const Caller& caller, vipuuser::Partition& partition) const {
+    if (partition.gcds().empty()) return;
+    std::string key;
+    if (callers_.MayUseDevices(caller, AccessOf(partition)))
+      key = agent::FabricKeyFor(partition.gcds(0).fabric_key(), caller.user_id);
+    for (vipuuser::PartitionConfig& gcd : *partition.mutable_gcds()) gcd.set_fabric_key(key);
   }
 
   controller::Controller& controller_;

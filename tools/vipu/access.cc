@@ -19,6 +19,13 @@ vipuadmin::Names Names(const Arguments& arguments, const Flag& flag) {
   return names;
 }
 
+// What the flags say about jobs of users who lose a right.
+absl::StatusOr<vipuadmin::JobsOfUser> Jobs(const Call& call) {
+  const bool end = call.arguments.Switch(kEndJobs), keep = call.arguments.Switch(kKeepJobs);
+  if (end && keep) return UsageError("Flags --end-jobs and --keep-jobs exclude each other.");
+  return end ? vipuadmin::JOBS_END : keep ? vipuadmin::JOBS_GO_ON : vipuadmin::JOBS_UNDECIDED;
+}
+
 std::string FileOf(const Call& call) { return absl::StrCat(call.id, ".vipu-cli.hcl"); }
 
 // Asked before there is a key that the file is for.
@@ -86,6 +93,8 @@ absl::Status UpdateAllocation(const Call& call) {
     return UsageError("update allocation needs --agents or --users.");
   vipuadmin::UpdateAllocationRequest request;
   request.set_id(call.id);
+  VPOD_ASSIGN_OR_RETURN(const auto jobs, Jobs(call));
+  request.set_jobs(jobs);
   if (call.arguments.Has(kAgents)) *request.mutable_agent_ids() = Names(call.arguments, kAgents);
   if (call.arguments.Has(kUsers)) *request.mutable_user_ids() = Names(call.arguments, kUsers);
   return Done(call, call.client.UpdateAllocation(request));
@@ -124,6 +133,8 @@ absl::Status UpdateUser(const Call& call) {
     return UsageError("Flags --allocations and --all-allocations exclude each other.");
   vipuadmin::UpdateUserRequest request;
   request.set_id(call.id);
+  VPOD_ASSIGN_OR_RETURN(const auto jobs, Jobs(call));
+  request.set_jobs(jobs);
   if (call.arguments.Has(kAllocations))
     *request.mutable_allocation_ids() = Names(call.arguments, kAllocations);
   request.set_all_allocations(all);
@@ -133,6 +144,9 @@ absl::Status UpdateUser(const Call& call) {
   return new_key ? HandOver(call, access_key) : Done(call, absl::OkStatus());
 }
 
-absl::Status RemoveUser(const Call& call) { return Done(call, call.client.RemoveUser(call.id)); }
+absl::Status RemoveUser(const Call& call) {
+  VPOD_ASSIGN_OR_RETURN(const auto jobs, Jobs(call));
+  return Done(call, call.client.RemoveUser(call.id, jobs));
+}
 
 }  // namespace vpod::tools

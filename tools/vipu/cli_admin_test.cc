@@ -340,6 +340,27 @@ TEST_F(CliTest, UpdateUserHandsOutANewKey) {
                    "Flags --allocations and --all-allocations exclude each other.");
 }
 
+TEST_F(CliTest, WhatBecomesOfJobsIsSaidWithTheChange) {
+  const auto said = [&](const std::string& flag) {
+    ExpectSuccess("vipu-admin remove user u" + flag);
+    ExpectSuccess("vipu-admin update user u --all-allocations" + flag);
+    ExpectSuccess("vipu-admin update allocation a --users v" + flag);
+    const auto jobs = controller_.Last<vipuadmin::RemoveUserRequest>("RemoveUser").jobs();
+    EXPECT_EQ(controller_.Last<vipuadmin::UpdateUserRequest>("UpdateUser").jobs(), jobs);
+    EXPECT_EQ(controller_.Last<vipuadmin::UpdateAllocationRequest>("UpdateAllocation").jobs(),
+              jobs);
+    return jobs;
+  };
+  EXPECT_EQ(said(""), vipuadmin::JOBS_UNDECIDED);
+  EXPECT_EQ(said(" --end-jobs"), vipuadmin::JOBS_END);
+  EXPECT_EQ(said(" --keep-jobs"), vipuadmin::JOBS_GO_ON);
+  for (const char* command :
+       {"remove user u", "update user u --new-access-key", "update allocation a --users v"}) {
+    ExpectUsageError(std::string("vipu-admin ") + command + " --end-jobs --keep-jobs",
+                     "Flags --end-jobs and --keep-jobs exclude each other.");
+  }
+}
+
 TEST_F(CliTest, UsersInJsonTellNoneFromAll) {
   vipuadmin::ListUsersReply reply;
   reply.add_users()->set_id("all");

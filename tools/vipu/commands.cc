@@ -57,6 +57,21 @@ constexpr char kTestDetails[] =
     "follow\n"
     "below the table. Exit status 1 when something failed.";
 
+constexpr char kJobsDetails[] =
+    "A change that takes a user's right to a partition, or that replaces an access key with which "
+    "the\n"
+    "user may have fetched the partition's IPUoF files, needs --end-jobs or --keep-jobs. Either "
+    "way "
+    "the\n"
+    "files are void at once. --end-jobs ends the user's jobs and no others: partitions of which "
+    "the "
+    "user\n"
+    "was the owner and loses the allocation are removed; shared ones become yours, because others "
+    "may\n"
+    "have jobs there. With --keep-jobs jobs go on until they end by themselves, but cannot attach "
+    "again,\n"
+    "and such partitions become yours.";
+
 constexpr char kBackupDetails[] =
     "The file holds the keys of partitions and the hashes of access keys; it has mode 0600.\n"
     "'vipu-server --restore <file>' has it take the place of the storage.";
@@ -95,7 +110,7 @@ const std::vector<Command>& Commands() {
       {"get", "allocation", kBoth, "one allocation",
        {}, {}, GetAllocation},
       {"update", "allocation", kAdminOnly, "change its agents or users",
-       {}, {&kAgents, &kUsers}, UpdateAllocation},
+       {}, {&kAgents, &kUsers, &kEndJobs, &kKeepJobs}, UpdateAllocation, kJobsDetails},
       {"remove", "allocation", kAdminOnly, "return its agents to the cluster",
        {}, {}, RemoveAllocation},
 
@@ -144,9 +159,10 @@ const std::vector<Command>& Commands() {
       {"get", "user", kAdminOnly, "one user",
        {}, {}, GetUser},
       {"update", "user", kAdminOnly, "change what a user may use, or the access key",
-       {}, {&kAllocations, &kAllAllocations, &kNewAccessKey}, UpdateUser},
-      {"remove", "user", kAdminOnly, "forget a user who has no partitions",
-       {}, {}, RemoveUser},
+       {}, {&kAllocations, &kAllAllocations, &kNewAccessKey, &kEndJobs, &kKeepJobs}, UpdateUser,
+       kJobsDetails},
+      {"remove", "user", kAdminOnly, "forget a user",
+       {}, {&kEndJobs, &kKeepJobs}, RemoveUser, kJobsDetails},
 
       {"list", "event", kAdminOnly, "what happened",
        {}, WithListFlags({&kFollow, &kObject, &kLimit}), ListEvents, kListDetails},

@@ -64,6 +64,10 @@ inline constexpr Flag kAllocations{"allocations", "<allocation,…>",
 inline constexpr Flag kAllAllocations{"all-allocations", "", "the user may use all allocations"};
 inline constexpr Flag kAdmin{"admin", "", "an administrator"};
 inline constexpr Flag kNewAccessKey{"new-access-key", "", "replace the user's access key"};
+inline constexpr Flag kEndJobs{
+    "end-jobs", "", "end the jobs of users who lose a right, and remove the partitions they lose"};
+inline constexpr Flag kKeepJobs{
+    "keep-jobs", "", "let jobs of users who lose a right go on; you become the partitions' owner"};
 
 // Partitions.
 inline constexpr Flag kSize{"size", "<n>", "IPUs, a power of two", "", 1};

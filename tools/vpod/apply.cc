@@ -144,6 +144,7 @@ class Applier {
     vipuadmin::UpdateUserRequest request;
     request.set_id(user.id());
     request.set_new_access_key(true);
+    request.set_jobs(vipuadmin::JOBS_GO_ON);  // nobody has lost a key: it was never handed out
     VPOD_ASSIGN_OR_RETURN(const std::string key, client_.UpdateUser(request));
     return WriteKey(user, key);
   }
