@@ -133,7 +133,7 @@ TEST_F(AgentTest, LeasesOfAUserEndWithTheUsersRight) {
   };
   std::string reason;
   LeaseEvents events;
-  events.on_revoked = [&](const absl::Status& status) { reason = status.message(); };
+  events.on_revoked = [&](const absl::Status& status) { reason = std::string(status.message()); };
   const std::string alice = MustAttach(open(0, FabricKeyFor(kKey, "alice")), events);
   const std::string bob = MustAttach(open(1, FabricKeyFor(kKey, "bob")));
   const std::string nobody = MustAttach(open(2, kKey));
