@@ -3,7 +3,9 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "device/base/mutex.h"
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
+#include "server/rpc/eviction_queue.h"
 #include "server/rpc/service_support.h"
 
 namespace vpod::rpc {
@@ -12,6 +14,24 @@ namespace {
 using base::ToGrpc;
 using grpc::ServerContext;
 using grpc::Status;
+
+// A call that others may end while it lasts.
+class CancellableCall {
+ public:
+  explicit CancellableCall(ServerContext* context) : context_(context) {}
+  void Cancel() {
+    base::MutexLock lock(mutex_);
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  void End() {
+    base::MutexLock lock(mutex_);
+    context_ = nullptr;
+  }
+
+ private:
+  base::Mutex mutex_;
+  ServerContext* context_ ABSL_GUARDED_BY(mutex_);
+};
 
 class AdminService : public MeasuredService {
  public:
@@ -235,23 +255,10 @@ class AdminService : public MeasuredService {
   Status Backup(ServerContext* context, const vipuadmin::BackupRequest* request,
                 grpc::ServerWriter<vipuadmin::BackupReply>* writer) {
     return As(*context, *request, [&](const std::string& user) -> Status {
-      constexpr size_t kPiece = 256 << 10;
-      // Each takes as much memory as the store has bytes.
-      if (backing_up_.exchange(true))
-        return ToGrpc(absl::ResourceExhaustedError("Another backup is under way; try again."));
-      const absl::Cleanup done = [this] { backing_up_ = false; };
-      auto backup = controller_.Backup(user);
+      const auto backup = MakeBackup(user);
       if (!backup.ok()) return ToGrpc(backup.status());
-      const auto& [bytes, summary] = *backup;
-      vipuadmin::BackupReply reply;
-      for (size_t at = 0; at < bytes.size(); at += kPiece) {
-        reply.set_data(bytes.substr(at, kPiece));
-        if (!writer->Write(reply)) return Status::CANCELLED;
-      }
-      reply.clear_data();
-      *reply.mutable_summary() = summary;
-      writer->Write(reply);
-      return Status::OK;
+      return Send(backup->first, backup->second, *context, *writer) ? Status::OK
+                                                                    : Status::CANCELLED;
     });
   }
 
@@ -266,9 +273,41 @@ class AdminService : public MeasuredService {
     return call(*user);
   }
 
+  // One at a time: each takes as much memory as the store has bytes. No client is waited for here.
+  absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> MakeBackup(
+      const std::string& user) {
+    if (backing_up_.exchange(true))
+      return absl::ResourceExhaustedError("Another backup is under way; try again.");
+    const absl::Cleanup done = [this] { backing_up_ = false; };
+    return controller_.Backup(user);
+  }
+
+  // Returns false if the call ends before: its client went, or reads too slowly.
+  bool Send(const std::string& bytes, const vipuadmin::BackupSummary& summary,
+            ServerContext& context, grpc::ServerWriter<vipuadmin::BackupReply>& writer) {
+    constexpr size_t kPiece = 256 << 10;
+    const auto call = std::make_shared<CancellableCall>(&context);
+    const absl::Cleanup over = [&] { call->End(); };
+    const auto write = [&](const vipuadmin::BackupReply& reply) {
+      const uint64_t entry = unread_backups_.Add(bytes.size(), [call] { call->Cancel(); });
+      const bool written = writer.Write(reply);
+      unread_backups_.Remove(entry);
+      return written;
+    };
+    vipuadmin::BackupReply reply;
+    for (size_t at = 0; at < bytes.size(); at += kPiece) {
+      reply.set_data(bytes.substr(at, kPiece));
+      if (!write(reply)) return false;
+    }
+    reply.clear_data();
+    *reply.mutable_summary() = summary;
+    return write(reply);
+  }
+
   controller::Controller& controller_;
   Callers& callers_;
   std::atomic<bool> backing_up_ = false;
+  EvictionQueue unread_backups_{256ull << 20};  // bytes of backups whose clients do not read on
 };
 
 }  // namespace
