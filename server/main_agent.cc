@@ -75,8 +75,6 @@ absl::StatusOr<Served> StartServer(agent::Agent& agent, const std::optional<base
   VPOD_ASSIGN_OR_RETURN(auto listener,
                         rpc::BoundedListener::Open(listen, rpc::GuardedCredentials(tls), builder));
   const int port = listener->port();
-  // A client is expected to begin the handshake at once.
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
   builder.SetMaxReceiveMessageSize(16 << 20);
   // Calls of one connection: a process may hold thousands of leases, each with calls of its own.
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1 << 14);

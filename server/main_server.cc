@@ -1,5 +1,4 @@
 // vipu-server: the V-IPU controller.
-#include <grpcpp/grpcpp.h>
 #include <malloc.h>
 #include <pwd.h>
 #include <signal.h>
@@ -14,6 +13,7 @@
 #include "device/base/text.h"
 #include "device/engine/executors.h"
 #include "server/controller/controller.h"
+#include "server/end_points.h"
 #include "server/http/controller_exporter.h"
 #include "server/http/exporter.h"
 #include "server/http/request_counter.h"
@@ -22,7 +22,6 @@
 #include "server/rpc/call_guard.h"
 #include "server/rpc/controller_services.h"
 #include "server/rpc/daemon.h"
-#include "server/rpc/refusal_log.h"
 #include "server/security/certificates.h"
 #include "server/server_options.h"
 
@@ -81,55 +80,6 @@ int Print(const absl::StatusOr<std::string>& text) {
   return 0;
 }
 
-// The gRPC end-points of a controller.
-class EndPoints {
- public:
-  EndPoints(const ServerOptions& options, rpc::ControllerServices& services,
-            http::RequestCounter& requests)
-      : options_(options), services_(services), requests_(requests) {}
-  ~EndPoints() {
-    const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(200);
-    for (const auto& server : servers_) server->Shutdown(deadline);
-  }
-
-  absl::Status Open(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
-    VPOD_RETURN_IF_ERROR(Listen(options_.user_listen, credentials, [&](auto& builder) {
-      services_.RegisterUser(builder);
-      if (options_.OneSocket()) services_.RegisterAdmin(builder);
-    }));
-    if (options_.OneSocket()) return absl::OkStatus();
-    return Listen(options_.admin_listen, credentials,
-                  [&](auto& builder) { services_.RegisterAdmin(builder); });
-  }
-
- private:
-  template <class Register>
-  absl::Status Listen(const std::string& address,
-                      const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                      const Register& add_services) {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    // A port in use must be an error, not a share of somebody else's.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.AddListeningPort(address, credentials, &port);
-    add_services(builder);
-    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watchers;
-    watchers.push_back(requests_.Watch());
-    watchers.push_back(rpc::LogRefusedCalls());
-    builder.experimental().SetInterceptorCreators(std::move(watchers));
-    servers_.push_back(builder.BuildAndStart());
-    if (servers_.back() != nullptr && port != 0) return absl::OkStatus();
-    if (servers_.back() == nullptr) servers_.pop_back();
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", address, "; is the port in use?"));
-  }
-
-  const ServerOptions& options_;
-  rpc::ControllerServices& services_;
-  http::RequestCounter& requests_;
-  std::vector<std::unique_ptr<grpc::Server>> servers_;
-};
-
 absl::Status Serve(const ServerOptions& options) {
   std::optional<base::Tls> tls;
   if (options.WithTls()) {
@@ -172,7 +122,8 @@ absl::Status Serve(const ServerOptions& options) {
     };
   }
   {
-    EndPoints end_points(options, services, requests);
+    engine::Executors executors(1);
+    EndPoints end_points(options, services, requests, executors);
     VPOD_RETURN_IF_ERROR(end_points.Open(rpc::GuardedCredentials(tls, authenticate)));
     spdlog::info("serving users on {}, administrators on {}, metrics on {}, storage {}, {}",
                  options.user_listen,
@@ -181,8 +132,7 @@ absl::Status Serve(const ServerOptions& options) {
                  options.secure ? "secure"
                  : options.tls  ? "with TLS"
                                 : "without security");
-    engine::Executors executors(1);
-    auto ticker = executors.Every(std::chrono::milliseconds(250), [&] {
+    const auto ticker = executors.Every(std::chrono::milliseconds(250), [&] {
       controller->Tick();
       rpc::NotifyAlive();
     });

@@ -32,16 +32,6 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-}  // namespace
-
-// A client takes more descriptors than its connection: its process, its streams, the local socket.
-size_t BoundedListener::MostConnections() {
-  rlimit limit{};
-  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::max<size_t>(limit.rlim_cur / 3, 16) : 256;
-}
-
-namespace {
-
 // More than the headers of a call take, or what is around a message.
 constexpr uint64_t kCallBytes = 512;
 
@@ -68,6 +58,12 @@ std::string PeerOf(const tcp::endpoint& end) {
 
 }  // namespace
 
+size_t BoundedListener::MostConnections(size_t descriptors_per_connection) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
+  return std::max<size_t>(limit.rlim_cur / descriptors_per_connection, 16);
+}
+
 struct BoundedListener::Impl {
   struct Connection {
     std::string peer;
@@ -78,15 +74,20 @@ struct BoundedListener::Impl {
     uint64_t received = 0;   // when it was last looked at
     uint64_t delivered = 0;  // since then, in messages and calls
     uint64_t held = 0;       // bytes of messages that are not complete
+    bool ended = false;      // at somebody's word; gRPC may not have noticed
   };
   using Connections = std::list<Connection>;
 
-  Impl() : acceptor(context), retry(context), watch(context) {}
+  explicit Impl(ConnectionLimits limits)
+      : limits(limits), acceptor(context), retry(context), watch(context) {}
 
   absl::Status Listen(const std::string& address);
   void Accept();
   void AcceptLater();
   void HandOver(tcp::socket socket);
+  size_t MostConnections() const {
+    return BoundedListener::MostConnections(limits.descriptors_per_connection);
+  }
   // Closes the connection that has been without a call for longest; false if there is none.
   bool CloseOldestIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Looks at all connections from time to time.
@@ -102,6 +103,7 @@ struct BoundedListener::Impl {
   // Whether gRPC still has the connection; and the descriptor, which then is ours too.
   static base::UniqueFd Descriptor(const Connection& connection);
 
+  const ConnectionLimits limits;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> grpc;
   asio::io_context context;
   tcp::acceptor acceptor;
@@ -118,14 +120,17 @@ struct BoundedListener::Impl {
 
 absl::Status BoundedListener::Impl::Listen(const std::string& address) {
   const auto failed = [&](const error_code& error) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", address, ": ", error.message()));
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ", address, ": ",
+        error == asio::error::address_in_use ? "the port is in use" : error.message()));
   };
   const size_t colon = address.rfind(':');
   std::string host = address.substr(0, colon);
   if (host.size() > 1 && host.front() == '[') host = host.substr(1, host.size() - 2);
   error_code error;
-  const auto found = tcp::resolver(context).resolve(host, address.substr(colon + 1), error);
+  // Without a host, all addresses of this one.
+  const auto found = tcp::resolver(context).resolve(host, address.substr(colon + 1),
+                                                    tcp::resolver::passive, error);
   if (error) return failed(error);
   const tcp::endpoint endpoint = *found.begin();
   if (acceptor.open(endpoint.protocol(), error); error) return failed(error);
@@ -247,8 +252,6 @@ void BoundedListener::Impl::WakeForReset(const Connection& connection) {
 }
 
 void BoundedListener::Impl::LookAtAll() {
-  // Far more than well-behaved clients have on their way.
-  constexpr uint64_t kMostHeld = 512ull << 20;
   // Per look, for what is sent besides calls and messages: keepalives, windows.
   constexpr uint64_t kForgiven = 256;
   uint64_t all = 0;
@@ -266,7 +269,7 @@ void BoundedListener::Impl::LookAtAll() {
       if (most == nullptr || each.held > most->held) most = &each;
     }
   }
-  if (all <= kMostHeld) return;
+  if (all <= limits.incomplete_bytes) return;
   spdlog::warn("{} sends a message that does not end: its connection ends ({} MiB)", most->peer,
                most->held >> 20);
   End(*most);
@@ -278,11 +281,13 @@ BoundedListener::~BoundedListener() { Close(); }
 
 absl::StatusOr<std::shared_ptr<BoundedListener>> BoundedListener::Open(
     const std::string& address, const std::shared_ptr<grpc::ServerCredentials>& credentials,
-    grpc::ServerBuilder& builder) {
-  auto impl = std::make_unique<Impl>();
+    grpc::ServerBuilder& builder, ConnectionLimits limits) {
+  auto impl = std::make_unique<Impl>(limits);
   if (absl::Status status = impl->Listen(address); !status.ok()) return status;
   impl->grpc = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+  // A client is expected to begin the handshake at once.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
   std::shared_ptr<BoundedListener> listener(new BoundedListener(std::move(impl)));
   EndConnectionsOfLostHosts(listener->port());
   return listener;
@@ -291,6 +296,17 @@ absl::StatusOr<std::shared_ptr<BoundedListener>> BoundedListener::Open(
 int BoundedListener::port() const {
   error_code ignored;
   return impl_->acceptor.local_endpoint(ignored).port();
+}
+
+std::string BoundedListener::LocalEndpoint() const {
+  error_code ignored;
+  asio::ip::address address = impl_->acceptor.local_endpoint(ignored).address();
+  if (address.is_unspecified()) {
+    address = address.is_v6() ? asio::ip::address(asio::ip::address_v6::loopback())
+                              : asio::ip::address(asio::ip::address_v4::loopback());
+  }
+  return address.is_v6() ? absl::StrCat("[", address.to_string(), "]:", port())
+                         : absl::StrCat(address.to_string(), ":", port());
 }
 
 void BoundedListener::Start() {
@@ -319,6 +335,14 @@ void BoundedListener::MessageDelivered(const std::string& peer, size_t bytes) {
   const auto it = impl_->by_peer.find(Unescaped(peer));
   // HTTP/2 and TLS add to it, by frames of 16 KiB.
   if (it != impl_->by_peer.end()) it->second->delivered += bytes + bytes / 64 + kCallBytes;
+}
+
+bool BoundedListener::EndConnection(const std::string& peer) {
+  base::MutexLock lock(impl_->mutex);
+  const auto it = impl_->by_peer.find(Unescaped(peer));
+  if (it == impl_->by_peer.end() || std::exchange(it->second->ended, true)) return false;
+  impl_->End(*it->second);
+  return true;
 }
 
 void BoundedListener::CallEnds(const std::string& peer) {

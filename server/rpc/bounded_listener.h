@@ -10,6 +10,8 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -17,17 +19,30 @@
 
 namespace vpod::rpc {
 
+struct ConnectionLimits {
+  // A client of an agent takes more descriptors than its connection: its process, its streams, the
+  // local socket.
+  size_t descriptors_per_connection = 3;
+  // Of messages that are not complete, of all connections: far more than well-behaved clients have
+  // on their way.
+  uint64_t incomplete_bytes = 512ull << 20;
+};
+
 class BoundedListener {
  public:
-  // Listens on `address` (host:port; port 0 takes a free one) for the server that `builder` makes.
-  // Connections of lost hosts end (EndConnectionsOfLostHosts). Unavailable if it cannot listen.
+  // Listens on `address` (host:port; port 0 takes a free one) for the server that `builder` makes,
+  // which gives a client five seconds to begin. Connections of lost hosts end
+  // (EndConnectionsOfLostHosts). Unavailable if it cannot listen.
   static absl::StatusOr<std::shared_ptr<BoundedListener>> Open(
       const std::string& address, const std::shared_ptr<grpc::ServerCredentials>& credentials,
-      grpc::ServerBuilder& builder);
+      grpc::ServerBuilder& builder, ConnectionLimits limits = {});
   ~BoundedListener();
   int port() const;
+  // host:port at which processes of this host reach it.
+  std::string LocalEndpoint() const;
   // How many it accepts at once, given the descriptors that the process may have now.
-  static size_t MostConnections();
+  static size_t MostConnections(
+      size_t descriptors_per_connection = ConnectionLimits().descriptors_per_connection);
   // Call once the server runs.
   void Start();
   // Accepts no more connections. Call before the server ends.
@@ -39,6 +54,9 @@ class BoundedListener {
   void CallEnds(const std::string& peer);
   // gRPC delivered a message of `bytes` from that peer.
   void MessageDelivered(const std::string& peer, size_t bytes);
+  // Ends the connection of that peer with all its calls. Returns false if there is none, or it has
+  // been ended before.
+  bool EndConnection(const std::string& peer);
 
  private:
   struct Impl;

@@ -11,14 +11,9 @@ uint64_t EvictionQueue::Add(uint64_t weight, std::function<void()> evict) {
   {
     base::MutexLock lock(mutex_);
     number = next_++;
-    while (taken_ + weight > capacity_ && !entries_.empty()) {
-      auto oldest = entries_.begin();
-      taken_ -= oldest->second.weight;
-      evicted.push_back(std::move(oldest->second.evict));
-      entries_.erase(oldest);
-    }
+    while (taken_ + weight > capacity_ && !entries_.empty()) evicted.push_back(TakeOldest());
     taken_ += weight;
-    entries_[number] = {weight, std::move(evict)};
+    entries_[number] = {weight, std::move(evict), Clock::now()};
   }
   for (const auto& evict_one : evicted) evict_one();
   return number;
@@ -32,6 +27,24 @@ void EvictionQueue::Remove(uint64_t number) {
   taken_ -= it->second.weight;
   std::swap(removed, it->second);
   entries_.erase(it);
+}
+
+void EvictionQueue::EvictThoseUntil(Clock::time_point then) {
+  std::vector<std::function<void()>> evicted;
+  {
+    base::MutexLock lock(mutex_);
+    while (!entries_.empty() && entries_.begin()->second.added <= then)
+      evicted.push_back(TakeOldest());
+  }
+  for (const auto& evict_one : evicted) evict_one();
+}
+
+std::function<void()> EvictionQueue::TakeOldest() {
+  const auto oldest = entries_.begin();
+  taken_ -= oldest->second.weight;
+  std::function<void()> evict = std::move(oldest->second.evict);
+  entries_.erase(oldest);
+  return evict;
 }
 
 }  // namespace vpod::rpc

@@ -3,6 +3,7 @@
 // wait for moments only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,6 +15,8 @@ namespace vpod::rpc {
 // Thread-safe.
 class EvictionQueue {
  public:
+  using Clock = std::chrono::steady_clock;
+
   explicit EvictionQueue(uint64_t capacity) : capacity_(capacity) {}
 
   // Adds an entry of `weight`. `evict` ends what waits; it is called at most once, without a lock,
@@ -21,12 +24,18 @@ class EvictionQueue {
   uint64_t Add(uint64_t weight, std::function<void()> evict);
   // Does nothing if the entry is gone already.
   void Remove(uint64_t number);
+  // Evicts the entries that were added at `then` or before.
+  void EvictThoseUntil(Clock::time_point then);
 
  private:
   struct Entry {
     uint64_t weight;
     std::function<void()> evict;
+    Clock::time_point added;
   };
+  // Takes the oldest entry out; returns its function.
+  std::function<void()> TakeOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const uint64_t capacity_;
   base::Mutex mutex_;
   std::map<uint64_t, Entry> entries_ ABSL_GUARDED_BY(mutex_);  // oldest first

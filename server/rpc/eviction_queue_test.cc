@@ -31,6 +31,25 @@ TEST(EvictionQueueTest, TheOldestMakeRoom) {
   EXPECT_EQ(out, "acdefg");
 }
 
+TEST(EvictionQueueTest, ThoseThatWaitForTooLongAreEvicted) {
+  using Clock = EvictionQueue::Clock;
+  std::string out;
+  EvictionQueue queue(10);
+  const Clock::time_point begin = Clock::now();
+  for (const char name : {'a', 'b', 'c'}) queue.Add(1, [&out, name] { out += name; });
+  queue.EvictThoseUntil(begin - std::chrono::nanoseconds(1));
+  EXPECT_EQ(out, "");
+  const Clock::time_point then = Clock::now();
+  while (Clock::now() == then) {
+  }
+  queue.Add(8, [&out] { out += 'd'; });
+  EXPECT_EQ(out, "a");
+  queue.EvictThoseUntil(then);
+  EXPECT_EQ(out, "abc");
+  queue.Add(2, [&out] { out += 'e'; });  // there is room
+  EXPECT_EQ(out, "abc");
+}
+
 TEST(EvictionQueueTest, EvictRunsWithoutTheLock) {
   EvictionQueue queue(1);
   bool done = false;

@@ -1,8 +1,6 @@
 #include "server/rpc/hang_interceptor.h"
 
-#include <google/protobuf/message.h>
 #include <grpcpp/server_context.h>
-#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_interceptor.h>
 
 #include <memory>
@@ -11,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "server/rpc/call_watch.h"
 
 namespace vpod::rpc {
 namespace {
@@ -30,28 +29,12 @@ class Interceptor : public grpc::experimental::Interceptor {
  public:
   Interceptor(agent::HangGate& gate, const char* method, BoundedListener* listener,
               const grpc::ServerContextBase& context)
-      : gate_(gate),
-        closes_gate_(method == kInject),
-        raw_(IsRaw(method)),
-        listener_(listener),
-        context_(context) {}
-  ~Interceptor() override {
-    if (!peer_.empty()) listener_->CallEnds(peer_);
-  }
+      : gate_(gate), closes_gate_(method == kInject), watch_(listener, context, IsRaw(method)) {}
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     // A call that the agent itself ends has nothing to hold back.
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_CANCEL)) return;
-    // The context knows its peer only once the call has begun.
-    if (listener_ != nullptr && peer_.empty() &&
-        methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA)) {
-      peer_ = context_.peer();
-      listener_->CallBegins(peer_);
-    }
-    if (listener_ != nullptr &&
-        methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE) &&
-        methods->GetRecvMessage() != nullptr)
-      listener_->MessageDelivered(peer_, SizeOf(methods->GetRecvMessage()));
+    watch_.See(*methods);
     const bool answers =
         methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS);
     if (!gate_.closed() || (closes_gate_ && answers)) return methods->Proceed();
@@ -59,17 +42,9 @@ class Interceptor : public grpc::experimental::Interceptor {
   }
 
  private:
-  // Size of a message that gRPC parsed, or left to us.
-  size_t SizeOf(void* message) const {
-    return raw_ ? static_cast<grpc::ByteBuffer*>(message)->Length()
-                : static_cast<google::protobuf::Message*>(message)->ByteSizeLong();
-  }
-
   agent::HangGate& gate_;
-  const bool closes_gate_, raw_;
-  BoundedListener* const listener_;
-  const grpc::ServerContextBase& context_;
-  std::string peer_;  // empty: the call has not begun
+  const bool closes_gate_;
+  CallWatch watch_;
 };
 
 class Factory : public grpc::experimental::ServerInterceptorFactoryInterface {

@@ -26,7 +26,7 @@ constexpr long kTimes = 1;
 #endif
 constexpr long kMostOfController = 256;  // MiB
 // gRPC holds the bytes of a message, here 16 MiB, until all of them are there, whatever its limit;
-// the listener bounds that (kMostHeld in server/rpc/bounded_listener.cc).
+// the listener bounds that (incomplete_bytes in server/rpc/bounded_listener.h).
 constexpr long kMostOfAgent = 512 + 128;
 constexpr int kCalls = 64;
 

@@ -101,7 +101,7 @@ TestPod::TestPod(int ipus, const std::vector<std::string>& options,
   };
   Outcome up = bring_up();
   // Another process may take the port before the controller does.
-  for (int tries = 0; tries < 4 && up.err.find("is the port in use?") != std::string::npos;
+  for (int tries = 0; tries < 4 && up.err.find("the port is in use") != std::string::npos;
        ++tries) {
     port_ = FreePort();
     environment_["VIPU_CLI_API_PORT"] = std::to_string(port_);

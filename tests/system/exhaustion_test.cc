@@ -1,9 +1,10 @@
 // Clients that try to use an agent up: its memory, its threads, its descriptors, the places at its
 // listeners. Each attack is refused within stated bounds, and a job of another tenant goes on
 // meanwhile. The figures are printed: "attack: memory +N MiB, threads +N".
+#include "tests/system/exhaustion.h"
+
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -27,44 +28,6 @@ namespace {
 
 namespace v1 = ipuof::v1;
 using std::chrono::system_clock;
-
-#ifdef __SANITIZE_ADDRESS__
-constexpr long kTimes = 4;  // shadow memory and what is kept of freed memory
-#else
-constexpr long kTimes = 1;
-#endif
-
-std::string Repeat(const std::string& unit, size_t bytes) {
-  std::string text;
-  text.reserve(bytes);
-  while (text.size() + unit.size() <= bytes) text += unit;
-  return text;
-}
-
-// A field of bytes: tag, length, contents.
-std::string Field(int number, const std::string& contents) {
-  std::string text;
-  for (uint64_t value : {uint64_t(number) << 3 | 2, uint64_t(contents.size())}) {
-    for (; value >= 128; value >>= 7) text += static_cast<char>(value | 128);
-    text += static_cast<char>(value);
-  }
-  return text + contents;
-}
-
-struct Footprint {
-  long memory_kib = 0, peak_kib = 0, threads = 0;
-};
-
-Footprint FootprintOf(int pid) {
-  Footprint footprint;
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  for (std::string word; status >> word;) {
-    if (word == "VmRSS:") status >> footprint.memory_kib;
-    if (word == "VmHWM:") status >> footprint.peak_kib;
-    if (word == "Threads:") status >> footprint.threads;
-  }
-  return footprint;
-}
 
 // One connection to the agent.
 class Attacker {
@@ -147,19 +110,6 @@ class Attacker {
   std::string lease, local_socket;
 };
 
-grpc::ByteBuffer Buffer(const std::string& bytes) {
-  const grpc::Slice slice(bytes);
-  return grpc::ByteBuffer(&slice, 1);
-}
-
-// So many MiB of zeros that take one here.
-grpc::ByteBuffer Zeros(size_t mib) {
-  static const std::string page(1 << 20, '\0');
-  const std::vector<grpc::Slice> slices(
-      mib, grpc::Slice(page.data(), page.size(), grpc::Slice::STATIC_SLICE));
-  return grpc::ByteBuffer(slices.data(), slices.size());
-}
-
 // A refusal that says why. The agent is there, and did not let the call pass without a word.
 void ExpectRefused(const grpc::Status& status, const std::string& what) {
   EXPECT_FALSE(status.ok()) << what;
@@ -215,25 +165,17 @@ class ExhaustionTest : public FaultTable {
   }
 
   // From here on the peak counts.
-  void Begin() {
-    std::ofstream("/proc/" + std::to_string(agent_) + "/clear_refs") << 5;
-    before_ = FootprintOf(agent_);
-  }
+  void Begin() { cost_.Begin(agent_); }
   // Checks the attack's cost at its worst, and that others go on.
   void ExpectHeld(const std::string& attack, long most_mib, long most_threads = 16) {
-    const Footprint now = FootprintOf(agent_);
-    const long mib = (now.peak_kib - before_.memory_kib) >> 10;
-    std::printf("%s: memory +%ld MiB, threads +%ld\n", attack.c_str(), mib,
-                now.threads - before_.threads);
-    EXPECT_LT(mib, kTimes * most_mib) << attack;
-    EXPECT_LT(now.threads - before_.threads, most_threads) << attack;
+    cost_.ExpectHeld(attack, most_mib, most_threads);
     ExpectOtherGoesOn();
   }
 
   std::string endpoint_, key_;
   uint64_t generation_ = 0;
   int agent_ = 0;
-  Footprint before_;
+  Cost cost_;
 };
 
 // 64 MiB, of which protobuf would make gigabytes.
@@ -441,20 +383,17 @@ TEST_F(ExhaustionTest, IdleConnectionsAtTheLocalListenerKeepNobodyOut) {
 TEST_F(ExhaustionTest, IdleConnectionsKeepNobodyOut) {
   const rlimit few = {600, 600};
   ASSERT_EQ(prlimit(agent_, RLIMIT_NOFILE, &few, nullptr), 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port =
-      htons(static_cast<uint16_t>(std::stoi(endpoint_.substr(endpoint_.find(':') + 1))));
-  std::vector<base::UniqueFd> idle;
-  for (int i = 0; i < 1500; ++i) {
-    idle.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    connect(idle.back().get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  }
+  std::vector<base::UniqueFd> idle = ConnectTo(endpoint_, 1500);
   EXPECT_TRUE(Attached()->stream != nullptr) << "while they are there";
   idle.clear();
   EXPECT_TRUE(Attached()->stream != nullptr) << "after they have gone";
   ExpectMineWorks();
+}
+
+TEST_F(ExhaustionTest, IdleConnectionsDoNotBlindTheMetrics) {
+  const auto found = client_->GetAgent("ag0");
+  ASSERT_TRUE(found.ok()) << found.status();
+  ExpectMetricsSeen(found->exporter(), "the agent's metrics");
 }
 
 TEST_F(ExhaustionTest, ACallThatNeedsTooMuchMemoryFailsAlone) {
