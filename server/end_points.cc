@@ -47,6 +47,16 @@ absl::Status EndPoints::Open(const std::shared_ptr<grpc::ServerCredentials>& cre
                 [&](grpc::ServerBuilder& builder) { services_.RegisterAdmin(builder); });
 }
 
+std::vector<rpc::Liveness::Question> EndPoints::Questions() const {
+  // The registry does not know the agent that sends this heartbeat, and says so.
+  static constexpr const char* kMethods[] = {"/vipuuser.VipuUser/GetServerInfo",
+                                             "/vipuagent.VipuRegistry/Heartbeat"};
+  std::vector<rpc::Liveness::Question> questions;
+  for (size_t i = 0; i < end_points_.size(); ++i)
+    questions.push_back({end_points_[i].listener->LocalEndpoint(), kMethods[i]});
+  return questions;
+}
+
 absl::Status EndPoints::Listen(const std::string& address,
                                const std::shared_ptr<grpc::ServerCredentials>& credentials,
                                const std::function<void(grpc::ServerBuilder&)>& add_services) {

@@ -13,6 +13,7 @@
 #include "server/http/request_counter.h"
 #include "server/rpc/bounded_listener.h"
 #include "server/rpc/controller_services.h"
+#include "server/rpc/liveness.h"
 #include "server/rpc/unread_answers.h"
 #include "server/server_options.h"
 
@@ -28,6 +29,8 @@ class EndPoints {
 
   // Serves from now on. Unavailable if it cannot listen.
   absl::Status Open(const std::shared_ptr<grpc::ServerCredentials>& credentials);
+  // What every end-point answers at once.
+  std::vector<rpc::Liveness::Question> Questions() const;
 
  private:
   struct EndPoint {

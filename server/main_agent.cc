@@ -22,6 +22,7 @@
 #include "server/rpc/daemon.h"
 #include "server/rpc/fabric_service.h"
 #include "server/rpc/grpc_transport.h"
+#include "server/rpc/liveness.h"
 
 namespace vpod {
 namespace {
@@ -111,9 +112,11 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
       return absl::InvalidArgumentError(rpc::CheckListenAddress(listen, false).message());
   }
   VPOD_ASSIGN_OR_RETURN(const auto local_listener, agent::LocalListener::Open(*agent));
-  VPOD_ASSIGN_OR_RETURN(const auto metrics, http::StartExporter(options.metrics_listen,
-                                                                ExporterAddress(options, listen),
-                                                                http::MachineRoutes(*agent)));
+  rpc::Liveness liveness;
+  VPOD_ASSIGN_OR_RETURN(
+      const auto metrics,
+      http::StartExporter(options.metrics_listen, ExporterAddress(options, listen),
+                          http::MachineRoutes(*agent, [&] { return liveness.Status(); })));
 
   // Before the agent that uses it, and after whatever may call it.
   rpc::GrpcPeerGateway peers(tls);
@@ -141,9 +144,15 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
                          .endpoint = listen,
                          .metrics_endpoint = hidden ? "" : metrics->endpoint()},
                         tls, *agent);
-    const auto keepalive = agent->executors().Every(std::chrono::seconds(1), rpc::NotifyAlive);
+    const auto beats = agent->executors().Every(std::chrono::seconds(1), [&] { liveness.Beat(); });
     rpc::NotifyReady();
+    // The lease does not exist, and the agent says so.
+    liveness.Start(
+        {.questions = {{served.listener->LocalEndpoint(), "/vpod.ipuof.v1.Ipuof/GetCounters"}},
+         .tls = tls,
+         .is_excused = [&] { return agent->gate().closed(); }});
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
+    liveness.Stop();
     rpc::EndWithin(kEndPatience);
   }
   agent->gate().OpenForEver();

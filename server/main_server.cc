@@ -22,6 +22,7 @@
 #include "server/rpc/call_guard.h"
 #include "server/rpc/controller_services.h"
 #include "server/rpc/daemon.h"
+#include "server/rpc/liveness.h"
 #include "server/security/certificates.h"
 #include "server/server_options.h"
 
@@ -110,10 +111,13 @@ absl::Status Serve(const ServerOptions& options) {
                  options.storage);
   }
   http::RequestCounter requests;
+  rpc::Liveness liveness;
   VPOD_ASSIGN_OR_RETURN(
       const auto metrics,
-      http::StartExporter(options.metrics_listen, "127.0.0.1:2113",
-                          http::ControllerRoutes({*controller, requests}, options.secure)));
+      http::StartExporter(
+          options.metrics_listen, "127.0.0.1:2113",
+          http::ControllerRoutes({*controller, requests, [&] { return liveness.Status(); }},
+                                 options.secure)));
   rpc::ControllerServices services(*controller, options.secure, metrics->endpoint());
   rpc::Authenticate authenticate;
   if (options.secure) {
@@ -134,10 +138,12 @@ absl::Status Serve(const ServerOptions& options) {
                                 : "without security");
     const auto ticker = executors.Every(std::chrono::milliseconds(250), [&] {
       controller->Tick();
-      rpc::NotifyAlive();
+      liveness.Beat();
     });
     rpc::NotifyReady();
+    liveness.Start({.questions = end_points.Questions(), .tls = tls});
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
+    liveness.Stop();
   }
   gateway.Stop();
   return controller->fenced();

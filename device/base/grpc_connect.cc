@@ -4,11 +4,15 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
+#include <grpcpp/security/tls_credentials_options.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace vpod::base {
 namespace {
@@ -59,6 +63,19 @@ class Ticker : public grpc::ClientUnaryReactor {
   grpc::ByteBuffer request_, reply_;
 };
 
+// Credentials that ask for a certificate of the POD's authority, whatever name it has.
+std::shared_ptr<grpc::ChannelCredentials> AnyMember(const Tls& tls) {
+  namespace api = grpc::experimental;
+  api::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(std::make_shared<api::StaticDataCertificateProvider>(
+      tls.ca, std::vector<api::IdentityKeyCertPair>{{tls.key, tls.certificate}}));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_certificate_verifier(std::make_shared<api::NoOpCertificateVerifier>());
+  options.set_check_call_host(false);
+  return api::TlsCredentials(options);
+}
+
 }  // namespace
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
@@ -71,6 +88,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
   if (!tls.has_value()) {
     return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
   }
+  if (peer == Peer::kSelf) return grpc::CreateCustomChannel(endpoint, AnyMember(*tls), arguments);
   if (peer == Peer::kAgent) arguments.SetSslTargetNameOverride(kAgentName);
   grpc::SslCredentialsOptions options;
   options.pem_root_certs = tls->ca;

@@ -15,7 +15,8 @@
 namespace vpod::base {
 
 // The server at the end of a channel: a controller proves its host's name, an agent that it is one.
-enum class Peer { kController, kAgent };
+// A process that calls itself knows that already.
+enum class Peer { kController, kAgent, kSelf };
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
                                        const std::optional<Tls>& tls,

@@ -13,7 +13,6 @@
 #include "absl/strings/strip.h"
 #include "server/controller/requirements.h"
 #include "server/http/accept.h"
-#include "server/http/exporter.h"
 #include "server/http/families.h"
 
 namespace vpod::http {
@@ -218,7 +217,7 @@ std::string WriteControllerMetrics(const ControllerState& state,
 Routes ControllerRoutes(const ControllerSources& sources, bool secure) {
   const auto start_time = static_cast<double>(std::time(nullptr));
   Routes routes;
-  routes["/healthz"] = Healthy;
+  routes["/healthz"] = HealthHandler(sources.health);
   routes["/metrics"] = MetricsHandler([sources, start_time](Format format) {
     return WriteControllerMetrics(ReadState(sources), sources.calls.Calls(), start_time, format);
   });

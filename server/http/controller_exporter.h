@@ -9,6 +9,7 @@
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
 #include "server/controller/controller.h"
+#include "server/http/exporter.h"
 #include "server/http/metrics.h"
 #include "server/http/request_counter.h"
 #include "server/http/server.h"
@@ -33,6 +34,7 @@ std::string WriteControllerMetrics(const ControllerState& state,
 struct ControllerSources {
   controller::Controller& controller;
   const RequestCounter& calls;
+  Health health;
 };
 
 // Nothing here asks who the reader is; so with `secure`, the objects are not shown to those who may

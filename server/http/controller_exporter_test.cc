@@ -118,7 +118,9 @@ TEST(ControllerExporterTest, WritesTheFamiliesInTheirOrder) {
 
 class ControllerRoutesTest : public controller::ControllerTest {
  protected:
-  Routes RoutesOf(bool secure) { return ControllerRoutes({*controller_, counter_}, secure); }
+  Routes RoutesOf(bool secure) {
+    return ControllerRoutes({*controller_, counter_, [this] { return health_; }}, secure);
+  }
   nlohmann::json GetJson(const std::string& path) {
     const Response response = RoutesOf(false).at(path)({});
     EXPECT_EQ(response.status, 200);
@@ -127,6 +129,7 @@ class ControllerRoutesTest : public controller::ControllerTest {
   }
 
   RequestCounter counter_;
+  absl::Status health_;
 };
 
 TEST_F(ControllerRoutesTest, ListsAreJson) {
@@ -140,7 +143,15 @@ TEST_F(ControllerRoutesTest, ListsAreJson) {
   EXPECT_EQ(partition["status"]["state"], "PS_ACTIVE");
   const Routes routes = RoutesOf(false);
   EXPECT_EQ(routes.at("/api/v1/agents")({.accept = "text/html"}).status, 406);
-  EXPECT_EQ(routes.at("/healthz")({}).body, "ok\n");
+}
+
+TEST_F(ControllerRoutesTest, HealthIsWhetherItAnswers) {
+  const Handler handler = RoutesOf(false).at("/healthz");
+  EXPECT_EQ(handler({}).status, 200);
+  EXPECT_EQ(handler({}).body, "ok\n");
+  health_ = absl::UnavailableError("no answer");
+  EXPECT_EQ(handler({}).status, 503);
+  EXPECT_EQ(handler({}).body, "no answer\n");
 }
 
 TEST_F(ControllerRoutesTest, NothingSecretIsShown) {

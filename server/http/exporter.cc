@@ -19,7 +19,13 @@ Handler MetricsHandler(std::function<std::string(Format)> write) {
   };
 }
 
-Response Healthy(const Request&) { return {.body = "ok\n"}; }
+Handler HealthHandler(Health health) {
+  return [health = std::move(health)](const Request&) -> Response {
+    const absl::Status status = health();
+    if (status.ok()) return {.body = "ok\n"};
+    return {.status = 503, .body = absl::StrCat(status.message(), "\n")};
+  };
+}
 
 absl::StatusOr<std::unique_ptr<Server>> StartExporter(const std::string& address,
                                                       const std::string& preferred, Routes routes) {

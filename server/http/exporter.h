@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/http/metrics.h"
 #include "server/http/server.h"
@@ -13,8 +14,10 @@ namespace vpod::http {
 
 // Answers /metrics with what `write` yields, in the format that the client wants.
 Handler MetricsHandler(std::function<std::string(Format)> write);
-// Answers /healthz.
-Response Healthy(const Request& request);
+// Whether the daemon answers its clients; an error says what does not.
+using Health = std::function<absl::Status()>;
+// Answers /healthz: 200 and "ok", or 503 and the reason.
+Handler HealthHandler(Health health);
 
 // Serves on `address` (host:port). When that is empty, on `preferred`, or on a free port of its
 // host should it be taken: several PODs run side by side on one host, and none fails for want of a

@@ -2,10 +2,10 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
 
 #include "device/arch/chassis.h"
 #include "device/arch/topology.h"
-#include "server/http/exporter.h"
 #include "server/http/families.h"
 
 namespace vpod::http {
@@ -167,9 +167,9 @@ std::string WriteMachineMetrics(const std::vector<agent::MachineReading>& machin
   return std::move(out).Finish();
 }
 
-Routes MachineRoutes(agent::Agent& agent) {
+Routes MachineRoutes(agent::Agent& agent, Health health) {
   Routes routes;
-  routes["/healthz"] = Healthy;
+  routes["/healthz"] = HealthHandler(std::move(health));
   const auto ticks = std::make_shared<std::atomic<uint64_t>>(0);
   routes["/metrics"] = MetricsHandler([&agent, ticks](Format format) {
     return WriteMachineMetrics(agent.ReadMachines(), agent.machine_type(), format, ++*ticks);

@@ -7,6 +7,7 @@
 #include "device/arch/hardware.h"
 #include "server/agent/agent.h"
 #include "server/agent/machine_reading.h"
+#include "server/http/exporter.h"
 #include "server/http/metrics.h"
 #include "server/http/server.h"
 
@@ -17,6 +18,6 @@ std::string WriteMachineMetrics(const std::vector<agent::MachineReading>& machin
                                 const arch::MachineType& type, Format format, uint64_t ticks = 1);
 
 // /metrics and /healthz. The agent outlives the server of these routes.
-Routes MachineRoutes(agent::Agent& agent);
+Routes MachineRoutes(agent::Agent& agent, Health health);
 
 }  // namespace vpod::http

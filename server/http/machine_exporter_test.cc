@@ -114,7 +114,7 @@ TEST(MachineExporterTest, WritesTheFamiliesInTheirOrder) {
 TEST(MachineExporterTest, ReadsAnAgent) {
   auto agent = agent::Agent::Create({.num_machines = 2, .compute_threads = 1});
   ASSERT_TRUE(agent.ok());
-  const Routes routes = MachineRoutes(**agent);
+  const Routes routes = MachineRoutes(**agent, [] { return absl::OkStatus(); });
   const auto scrape = [&] { return routes.at("/metrics")({}).body; };
   EXPECT_TRUE(absl::StrContains(scrape(), "ipu_attached{agent=\"127.10.0.2\",ipu=\"3\","));
   (*agent)->SetAgentIds({{"127.10.0.2", "ag1"}});
