@@ -14,39 +14,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/status.h"
 
 namespace vpod::shm {
-namespace {
 
-// At `place`, whatever is mapped there; or, without one, where there is room.
-absl::StatusOr<std::byte*> MapShared(int fd, size_t bytes, std::byte* place = nullptr,
-                                     size_t offset = 0) {
-  const int flags = MAP_SHARED | MAP_NORESERVE | (place == nullptr ? 0 : MAP_FIXED);
-  void* data = mmap(place, bytes, PROT_READ | PROT_WRITE, flags, fd, static_cast<off_t>(offset));
-  if (data == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot map ", bytes, " bytes of shared memory: ", std::strerror(errno)));
-  }
-  return static_cast<std::byte*>(data);
-}
-
-}  // namespace
-
-Segment::Segment(base::UniqueFd fd, std::byte* data, size_t size)
-    : fd_(std::move(fd)), data_(data), size_(size) {}
-
-Segment::Segment(Segment&& other) noexcept { *this = std::move(other); }
-
-Segment& Segment::operator=(Segment&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-Segment::~Segment() {
-  if (data_ != nullptr) munmap(data_, size_);
-}
+Segment::Segment(base::UniqueFd fd, Mapping mapping)
+    : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
 
 absl::StatusOr<Segment> Segment::Create(size_t bytes) {
   base::UniqueFd fd(memfd_create("vpod", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -55,10 +28,8 @@ absl::StatusOr<Segment> Segment::Create(size_t bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot create ", bytes, " bytes of shared memory: ", std::strerror(errno)));
   }
-  if (bytes == 0) return Segment(std::move(fd), nullptr, 0);
-  auto data = MapShared(fd.get(), bytes);
-  if (!data.ok()) return data.status();
-  return Segment(std::move(fd), *data, bytes);
+  VPOD_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Shared(fd.get(), bytes));
+  return Segment(std::move(fd), std::move(mapping));
 }
 
 absl::StatusOr<Segment> Segment::Map(base::UniqueFd fd, size_t bytes) {
@@ -72,14 +43,8 @@ absl::StatusOr<Segment> Segment::Map(base::UniqueFd fd, size_t bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the shared segment is not a sealed one of ordinary pages with ", bytes, " bytes"));
   }
-  if (bytes == 0) return Segment(std::move(fd), nullptr, 0);
-  auto data = MapShared(fd.get(), bytes);
-  if (!data.ok()) return data.status();
-  return Segment(std::move(fd), *data, bytes);
-}
-
-absl::Status Segment::MapFrom(const Segment& other, size_t offset, size_t bytes) {
-  return MapShared(other.fd(), bytes, data_ + offset, offset).status();
+  VPOD_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Shared(fd.get(), bytes));
+  return Segment(std::move(fd), std::move(mapping));
 }
 
 void Segment::Discard(size_t offset, size_t bytes) {
