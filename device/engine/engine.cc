@@ -58,10 +58,13 @@ absl::StatusOr<std::shared_ptr<Engine>> Engine::Create(
   return engine;
 }
 
-uint64_t Engine::UnitBytes(uint32_t ipu) const {
-  const program::v1::Ipu& text = executable_->proto().ipus(static_cast<int>(ipu));
-  return RoundUp(text.arena_bytes()) + program::RemoteBytes(text) + shared_bytes_[ipu] +
-         packed_bytes_[ipu] + packing_[ipu].kept_bytes;
+uint64_t Engine::ArenaBytes(uint32_t ipu) const {
+  return RoundUp(executable_->proto().ipus(static_cast<int>(ipu)).arena_bytes());
+}
+
+uint64_t Engine::OwnBytes(uint32_t ipu) const {
+  return program::RemoteBytes(executable_->proto().ipus(static_cast<int>(ipu))) +
+         shared_bytes_[ipu] + packed_bytes_[ipu] + packing_[ipu].kept_bytes;
 }
 
 void Engine::PlanKeptForms() {
@@ -160,7 +163,7 @@ absl::Status Engine::CreateUnits() {
   const auto threads = static_cast<uint64_t>(options_.executors->compute_threads());
   const auto reserve = [&] {
     uint64_t bytes = layout_.TotalBytes() + threads * scratch_bytes_;
-    for (uint32_t unit : here) bytes += UnitBytes(unit % ipus);
+    for (uint32_t unit : here) bytes += ArenaBytes(unit % ipus) + OwnBytes(unit % ipus);
     bytes -= SavedBytes(sharing_);
     return Reservation::Make(*options_.budget, bytes);
   };
@@ -171,15 +174,16 @@ absl::Status Engine::CreateUnits() {
   }
   VPOD_RETURN_IF_ERROR(reserved.status());
   reserved_ = *std::move(reserved);
-  VPOD_ASSIGN_OR_RETURN(scratch_, shm::Segment::Create(threads * scratch_bytes_));
+  VPOD_ASSIGN_OR_RETURN(scratch_, shm::Mapping::Private(threads * scratch_bytes_));
   std::vector<size_t> created(ipus);
   for (uint32_t number : here) {
     auto unit = std::make_unique<Unit>();
     unit->replica = number / ipus;
     unit->ipu = number % ipus;
     unit->position = created[unit->ipu]++;
-    VPOD_ASSIGN_OR_RETURN(unit->arena, shm::Segment::Create(UnitBytes(unit->ipu)));
-    unit->remote = unit->arena.data() + RoundUp(text.ipus(unit->ipu).arena_bytes());
+    VPOD_ASSIGN_OR_RETURN(unit->arena, shm::Segment::Create(ArenaBytes(unit->ipu)));
+    VPOD_ASSIGN_OR_RETURN(unit->own, shm::Mapping::Private(OwnBytes(unit->ipu)));
+    unit->remote = unit->own.data();
     unit->shared = unit->remote + program::RemoteBytes(text.ipus(unit->ipu));
     unit->packed = unit->shared + shared_bytes_[unit->ipu];
     unit->kept = unit->packed + packed_bytes_[unit->ipu];

@@ -22,6 +22,7 @@
 #include "device/model/cost.h"
 #include "device/program/executable.h"
 #include "device/program/stream_layout.h"
+#include "device/shm/mapping.h"
 #include "device/shm/segment.h"
 
 namespace vpod::engine {
@@ -95,7 +96,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // Whether a unit of the instance is here.
   bool Hosts(uint32_t replica, uint32_t ipu) const { return FindUnit(replica, ipu) != nullptr; }
-  // Memory of a unit that is here: descriptor and size, for processes that share the reductions.
+  // The arena of a unit that is here: descriptor and size, for processes that share the reductions.
+  // There is nothing but tensors in it.
   absl::StatusOr<std::pair<int, uint64_t>> Arena(uint32_t replica, uint32_t ipu) const;
 
   // Variables, while no run is active. `offset` and sizes in bytes; OutOfRange when they leave the
@@ -139,7 +141,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void KeepNone();
   std::vector<uint32_t> UnitsHere() const;
   void CountUnits();
-  uint64_t UnitBytes(uint32_t ipu) const;
+  // Host memory of a unit: its arena, and what is of this process alone.
+  uint64_t ArenaBytes(uint32_t ipu) const;
+  uint64_t OwnBytes(uint32_t ipu) const;
   absl::Status CreateUnits();
   void PricePrograms();
 
@@ -215,7 +219,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<uint64_t> shared_bytes_;                 // [ipu], the most that a kernel shares
   std::vector<uint64_t> packed_bytes_;                 // [ipu], the most that a kernel packs
   std::vector<PackingPlan> packing_;                   // [ipu]
-  shm::Segment scratch_;                               // of all compute threads
+  shm::Mapping scratch_;                               // of all compute threads
   uint64_t scratch_bytes_ = 0;                         // of one
   std::vector<std::vector<uint32_t>> participants_;    // IPUs of each exchange, ascending
   std::vector<std::vector<model::Cost>> costs_;        // [program][ipu]

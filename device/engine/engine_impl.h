@@ -23,6 +23,7 @@
 #include "device/fabric/collective.h"
 #include "device/fabric/job.h"
 #include "device/program/ops/collective.h"
+#include "device/shm/mapping.h"
 #include "device/shm/segment.h"
 
 namespace vpod::engine {
@@ -34,8 +35,11 @@ struct Engine::Unit {
   size_t position = 0;  // among the units of this IPU that are here
   // Runs steps for all of them.
   bool leads() const { return position == 0; }
-  // Followed by the remote buffers, memory that the chunks of a kernel share, and packed forms.
+  // The tensors. Where a job spans processes, those of the other agents of this host map them too.
   shm::Segment arena;
+  // Of this process alone: the remote buffers, memory that the chunks of a kernel share, and packed
+  // forms. Kernels trust what they have written there.
+  shm::Mapping own;
   std::byte* remote = nullptr;
   std::byte* shared = nullptr;
   std::byte* packed = nullptr;  // of the running kernel

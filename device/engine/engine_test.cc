@@ -3,7 +3,9 @@
 #include "device/engine/engine.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
@@ -84,6 +86,39 @@ TEST_F(EngineTest, RefusesWhatDoesNotFitAnIpu) {
               testing::StartsWith("Out of memory: Cannot fit all variable data onto one or more "
                                   "tiles. On IPU 0, "));
   EXPECT_EQ(budget_.used(), 0u);
+}
+
+constexpr char kSort[] = R"(
+  ipus_per_replica: 1
+  ipus {
+    arena_bytes: 1024
+    tensors { type: FLOAT32 dims: 64 }
+    tensors { type: FLOAT32 dims: 64 offset: 256 }
+    tensors { type: INT32 dims: 64 offset: 512 }
+    tensors { type: INT32 offset: 768 }
+    functions {
+      instructions { sort { count: 64 } inputs: 0 outputs: [ 1, 2 ] }
+      instructions { remote_store {} inputs: [ 0, 3 ] }
+    }
+    remote_buffers { name: "rows" type: FLOAT32 dims: 64 rows: 2 }
+  }
+  programs { name: "sort" functions: 0 }
+)";
+
+// Other agents of a job map it: what kernels keep for themselves is not in it.
+TEST_F(EngineTest, AnArenaHoldsTensorsAlone) {
+  program::v1::Executable text;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(kSort, &text));
+  auto executable = program::Executable::Make(std::move(text));
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  const auto engine = Create(*std::move(executable));
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const auto arena = (*engine)->Arena(0, 0);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  EXPECT_EQ(arena->second, 1024u);
+  struct stat info = {};
+  ASSERT_EQ(fstat(arena->first, &info), 0);
+  EXPECT_EQ(info.st_size, 1024);
 }
 
 TEST_F(EngineTest, PreparationIsCancelled) {

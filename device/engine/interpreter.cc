@@ -20,7 +20,7 @@ using program::v1::Instruction;
 class KernelRun {
  public:
   // `packed`: the packed memory is as the first phase would leave it.
-  KernelRun(const Kernel& kernel, const Workspace& at, bool packed, shm::Segment& scratch,
+  KernelRun(const Kernel& kernel, const Workspace& at, bool packed, const shm::Mapping& scratch,
             uint64_t scratch_bytes)
       : kernel_(kernel),
         at_(at),

@@ -5,6 +5,7 @@
 #include "device/base/status.h"
 #include "device/engine/kernels/convert.h"
 #include "device/engine/kernels/loop.h"
+#include "device/engine/kernels/read_once.h"
 #include "device/program/op.h"
 
 namespace vpod::engine {
@@ -157,7 +158,7 @@ class DynamicStart {
     const auto* start = start_.As<int32_t>(at);
     int64_t first = 0;
     for (const Axis& axis : axes_) {
-      const int32_t begin = *start++;
+      const int32_t begin = ReadOnce(start++);
       if (begin < 0 || begin > axis.last) {
         return absl::InvalidArgumentError(absl::StrCat("start ", begin, " on axis ", axis.number,
                                                        " is outside 0 to ", axis.last));

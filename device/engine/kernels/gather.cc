@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/engine/kernels/operand.h"
+#include "device/engine/kernels/read_once.h"
 
 namespace vpod::engine {
 namespace {
@@ -34,7 +35,8 @@ struct Choice {
 
   // The slice that is chosen at a place.
   absl::StatusOr<size_t> Find(const Workspace& at, size_t o, size_t k, size_t i) const {
-    const int32_t index = indices.As<int32_t>(at)[along ? (o * chosen + k) * inner + i : k];
+    const int32_t index =
+        ReadOnce(indices.As<int32_t>(at) + (along ? (o * chosen + k) * inner + i : k));
     if (index >= 0 && static_cast<size_t>(index) < count) return static_cast<size_t>(index);
     if (count == 0)
       return absl::InvalidArgumentError(absl::StrCat("index ", index, " chooses from no elements"));

@@ -2,7 +2,9 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/status.h"
 #include "device/engine/kernels/operand.h"
+#include "device/engine/kernels/read_once.h"
 #include "device/engine/kernels/vector_math.h"
 
 namespace vpod::engine {
@@ -22,10 +24,10 @@ class Target {
 
   size_t classes() const { return classes_; }
   bool Ignores(int32_t label) const { return ignores_ && label == ignored_; }
-  bool Takes(int32_t label) const {
-    return Ignores(label) || (label >= 0 && static_cast<size_t>(label) < classes_);
-  }
-  absl::Status Refuse(int32_t label, size_t row) const {
+  // The label of a row, which is an index of a class or ignored.
+  absl::StatusOr<int32_t> LabelAt(const Operand& labels, const Workspace& at, size_t row) const {
+    const int32_t label = ReadOnce(labels.As<int32_t>(at) + row);
+    if (Ignores(label) || (label >= 0 && static_cast<size_t>(label) < classes_)) return label;
     return absl::InvalidArgumentError(
         absl::StrCat("label ", label, " in row ", row, " is outside 0 to ", classes_ - 1));
   }
@@ -106,8 +108,8 @@ struct LongRows {
   PartOfRow* Parts(const Workspace& at, size_t chunk) const {
     return reinterpret_cast<PartOfRow*>(at.shared) + chunk / parts.chunks() * parts.chunks();
   }
-  int32_t LabelOf(const Workspace& at, size_t chunk) const {
-    return labels.As<int32_t>(at)[chunk / parts.chunks()];
+  absl::StatusOr<int32_t> LabelOf(const Workspace& at, size_t chunk) const {
+    return target.LabelAt(labels, at, chunk / parts.chunks());
   }
   size_t FirstOf(size_t chunk) const {
     return chunk / parts.chunks() * classes() + parts.begin(chunk % parts.chunks());
@@ -123,8 +125,7 @@ struct LongRows {
   }
 
   absl::Status FindLargest(const Workspace& at, size_t chunk) const {
-    const int32_t label = LabelOf(at, chunk);
-    if (!target.Takes(label)) return target.Refuse(label, chunk / parts.chunks());
+    VPOD_RETURN_IF_ERROR(LabelOf(at, chunk).status());
     const size_t n = SizeOf(chunk);
     const float* x = logits.Read(at, FirstOf(chunk), n);
     Parts(at, chunk)[chunk % parts.chunks()].largest = *std::max_element(x, x + n);
@@ -144,7 +145,7 @@ struct LongRows {
     part.sum = sum;
     part.shifted = shifted;
     // Now: the probabilities may lie where the logits do.
-    const int32_t label = LabelOf(at, chunk);
+    VPOD_ASSIGN_OR_RETURN(const int32_t label, LabelOf(at, chunk));
     if (chunk % parts.chunks() != 0 || target.Ignores(label)) return absl::OkStatus();
     const size_t row = chunk / parts.chunks() * classes();
     part.chosen = *logits.Read(at, row + static_cast<size_t>(label), 1) - largest;
@@ -160,7 +161,8 @@ struct LongRows {
     }
     const size_t n = SizeOf(chunk), row = chunk / parts.chunks();
     if (chunk % parts.chunks() == 0) {
-      const bool ignored = target.Ignores(LabelOf(at, chunk));
+      VPOD_ASSIGN_OR_RETURN(const int32_t label, LabelOf(at, chunk));
+      const bool ignored = target.Ignores(label);
       *loss.Write(at, row) = ignored ? 0 : target.Loss(sum, shifted, Parts(at, chunk)[0].chosen);
       loss.Store(at, row, 1);
     }
@@ -218,12 +220,11 @@ absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu,
       rows.chunks(), scratch.bytes(), [=](const Workspace& at, size_t chunk) -> absl::Status {
         const size_t first = rows.begin(chunk), n = rows.size(chunk);
         const float* in = logits_block.Read(at, first * classes, n * classes);
-        const auto* label = labels.As<int32_t>(at) + first;
         float* losses = loss_block.Write(at, first);
         float* out = probabilities_block.Write(at, first * classes);
         for (size_t row = 0; row < n; ++row) {
-          if (!target.Takes(label[row])) return target.Refuse(label[row], first + row);
-          losses[row] = SoftmaxRow(in + row * classes, label[row], target, out + row * classes);
+          VPOD_ASSIGN_OR_RETURN(const int32_t label, target.LabelAt(labels, at, first + row));
+          losses[row] = SoftmaxRow(in + row * classes, label, target, out + row * classes);
         }
         loss_block.Store(at, first, n);
         probabilities_block.Store(at, first * classes, n * classes);
@@ -255,14 +256,15 @@ absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropyGradient(const program::v1::Ipu
                      n = rows.size(chunk / parts.chunks()), from = parts.begin(part),
                      count = parts.size(part), begin = first * classes + from;
         const float* p = probabilities_block.Read(at, begin, n * count);
-        const auto* label = labels.As<int32_t>(at) + first;
         const float* scale = scale_block.Read(at, first, n);
         float* out = out_block.Write(at, begin);
         for (size_t row = 0; row < n; ++row) {
-          const bool ignored = target.Ignores(label[row]);
+          // Any other label than one of a class has no element.
+          const int32_t label = ReadOnce(labels.As<int32_t>(at) + first + row);
+          const bool ignored = target.Ignores(label);
           for (size_t c = 0; c < count; ++c) {
             const size_t i = row * count + c;
-            out[i] = ignored ? 0 : (p[i] - target.Of(from + c, label[row])) * scale[row];
+            out[i] = ignored ? 0 : (p[i] - target.Of(from + c, label)) * scale[row];
           }
         }
         out_block.Store(at, begin, n * count);

@@ -5,6 +5,7 @@
 
 #include "device/base/simd.h"
 #include "device/engine/kernels/pooling_windows.h"
+#include "device/engine/kernels/read_once.h"
 
 namespace vpod::engine {
 namespace {
@@ -301,7 +302,7 @@ struct ImageGradient {
           by_rows ? dy.Read(at, first_window + window * channels, n) : all + window * channels;
       for (size_t c = 0; c < n; ++c) {
         // -1 where a window is empty; what else is outside the image is not from a max-pooling.
-        const auto place = static_cast<uint32_t>(places[c]);
+        const auto place = static_cast<uint32_t>(ReadOnce(places + c));
         if (place < pixels) to[place * row + c] += from[c];
       }
     }

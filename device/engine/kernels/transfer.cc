@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/engine/kernels/operand.h"
+#include "device/engine/kernels/read_once.h"
 
 namespace vpod::engine {
 namespace {
@@ -17,7 +18,7 @@ absl::StatusOr<Kernel> PrepareCopy(const program::v1::Ipu& ipu, uint32_t index, 
   const size_t row_bytes = program::RowBytes(buffer);
   const Chunking bytes = ChunkItems(row_bytes, 1);
   const auto copy = [=, name = buffer.name()](const Workspace& at, size_t chunk) -> absl::Status {
-    const int32_t row = *row_operand.As<int32_t>(at);
+    const int32_t row = ReadOnce(row_operand.As<int32_t>(at));
     if (row < 0 || static_cast<uint32_t>(row) >= rows) {
       return absl::InvalidArgumentError(
           absl::StrCat("row ", row, " of remote buffer '", name, "' is outside 0 to ", rows - 1));
