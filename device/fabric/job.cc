@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/arch/hardware.h"
+#include "device/base/random_id.h"
 #include "device/fabric/collectives.h"
 
 namespace vpod::fabric {
@@ -31,7 +32,19 @@ bool Overlap(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
 
 Job::Job(std::string id, JobShape shape, Role role,
          std::function<void(const std::vector<JobPart>&)> form)
-    : id_(std::move(id)), shape_(shape), role_(role), form_(std::move(form)) {}
+    : id_(std::move(id)), shape_(shape), role_(role), form_(std::move(form)) {
+  if (role == Role::kCoordinator) secrets_ = {base::RandomId(), base::RandomId()};
+}
+
+JobSecrets Job::secrets() const {
+  base::MutexLock lock(mutex_);
+  return secrets_;
+}
+
+void Job::SetSecrets(JobSecrets secrets) {
+  base::MutexLock lock(mutex_);
+  secrets_ = std::move(secrets);
+}
 
 void Job::CallAll(const Calls& calls) {
   for (const auto& call : calls) call();

@@ -47,6 +47,13 @@ struct JobPart {
   std::string local_socket;     // of that process; empty: it shares no memory
 };
 
+// What the processes of a job know and nobody else; of a job of one process there is none. The
+// coordinator makes it up at random, 32 characters each, and hands it to each part as it joins.
+struct JobSecrets {
+  std::string token;      // begins every message between them (transport.h)
+  std::string arena_key;  // opens the memory of their units, among processes of one host
+};
+
 // Way from a part to the job's record at its coordinator. Calls do not block.
 class CoordinatorLink {
  public:
@@ -113,6 +120,9 @@ class Job : public std::enable_shared_from_this<Job> {
   const std::string& id() const { return id_; }
   const JobShape& shape() const { return shape_; }
   bool spans_processes() const { return role_ != Role::kLocal; }
+  JobSecrets secrets() const;
+  // At a follower: the coordinator has taken a part. Before anything is loaded on it.
+  void SetSecrets(JobSecrets secrets);
 
   // Adds a part. When it contradicts those already there the whole job fails, and the error says
   // how.
@@ -254,6 +264,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::map<uint64_t, RunRecord> runs_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, absl::Status> failed_runs_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, uint64_t> last_runs_ ABSL_GUARDED_BY(mutex_);  // begun, by instance
+  JobSecrets secrets_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   Clock::time_point last_join_ ABSL_GUARDED_BY(mutex_) = Clock::now();
   bool forming_ ABSL_GUARDED_BY(mutex_) = false;

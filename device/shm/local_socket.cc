@@ -8,13 +8,14 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/status.h"
 
 namespace vpod::shm {
 
-absl::StatusOr<base::UniqueFd> SendRequest(absl::string_view name, absl::string_view request,
-                                           std::chrono::milliseconds patience) {
+absl::StatusOr<base::UniqueFd> Connect(absl::string_view name, std::chrono::milliseconds patience) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   // The name follows a zero.
@@ -32,11 +33,22 @@ absl::StatusOr<base::UniqueFd> SendRequest(absl::string_view name, absl::string_
     return absl::NotFoundError(
         absl::StrCat("cannot connect to the local socket: ", std::strerror(errno)));
   }
-  if (TEMP_FAILURE_RETRY(send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL)) !=
+  return fd;
+}
+
+absl::Status Send(int connection, absl::string_view request) {
+  if (TEMP_FAILURE_RETRY(send(connection, request.data(), request.size(), MSG_NOSIGNAL)) !=
       static_cast<ssize_t>(request.size())) {
     return absl::UnavailableError("the peer closed the local socket");
   }
-  return fd;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<base::UniqueFd> SendRequest(absl::string_view name, absl::string_view request,
+                                           std::chrono::milliseconds patience) {
+  VPOD_ASSIGN_OR_RETURN(base::UniqueFd connection, Connect(name, patience));
+  VPOD_RETURN_IF_ERROR(Send(connection.get(), request));
+  return connection;
 }
 
 }  // namespace vpod::shm

@@ -10,9 +10,13 @@
 
 namespace vpod::shm {
 
-// Connects to the socket of that name and sends a request; the connection is returned for the
-// answer. Neither this nor a single send or receive on the connection waits longer than `patience`.
-// NotFound: it leads to nobody, or not for us; Unavailable: the listener does not take the request.
+// Connects to the socket of that name. Neither this nor a single send or receive on the connection
+// waits longer than `patience`. NotFound: it leads to nobody, or not for us; Unavailable: nobody
+// accepts.
+absl::StatusOr<base::UniqueFd> Connect(absl::string_view name, std::chrono::milliseconds patience);
+// Unavailable: the peer does not take the request.
+absl::Status Send(int connection, absl::string_view request);
+// Both; the connection is returned for the answer.
 absl::StatusOr<base::UniqueFd> SendRequest(absl::string_view name, absl::string_view request,
                                            std::chrono::milliseconds patience);
 

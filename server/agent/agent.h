@@ -5,6 +5,8 @@
 // the caller's, never with a lock held, and must not block.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -95,7 +97,8 @@ class Agent {
   void Stop();
 
   engine::Executors& executors() { return executors_; }
-  // Boot id of this process; another process at its address has another.
+  // Boot id of this process; another process at its address has another. With it agents prove to
+  // each other who they are: the controller alone tells it, and tells it to agents alone.
   const std::string& boot_id() const { return boot_id_; }
   // host:port where this process serves, by which peers know it; set once before serving.
   void SetEndpoint(std::string endpoint) { endpoint_ = std::move(endpoint); }
@@ -193,6 +196,9 @@ class Agent {
   // Couples a lease to a process of this host: the lease ends when the pidfd becomes readable.
   // Called by the local listener.
   absl::Status BindProcess(absl::string_view lease_id, pid_t pid, base::UniqueFd pidfd);
+  // A user of this host shows the id of a lease at the local socket. PermissionDenied: another user
+  // has done so before. Called by the local listener with the credentials of the peer.
+  absl::Status AdmitUser(absl::string_view lease_id, uid_t user);
   // A Pulse of the lease has begun: its client is on another host, and lives. False if there is no
   // such lease, or it has a Pulse already.
   bool BeginPulse(absl::string_view lease_id);
@@ -210,8 +216,9 @@ class Agent {
   absl::StatusOr<std::shared_ptr<RemotePart>> JoinRemote(const fabric::v1::JobJoin& request,
                                                          RemotePart::SendEvent send);
   void RemotePartEnded(const RemotePart& part);
-  // The memory of a job's units that are here, for peers on this host that know the job's token.
-  absl::StatusOr<UnitArenas> JobArenas(absl::string_view token);
+  // The arenas of the units here of a job that spans processes, for agents on this host that know
+  // its arena key.
+  absl::StatusOr<UnitArenas> JobArenas(absl::string_view arena_key);
   // Uses the stream buffers of another part of the same instance instead of the lease's own.
   absl::Status ShareStreams(absl::string_view lease_id, base::UniqueFd segment);
 
@@ -313,10 +320,10 @@ class Agent {
   absl::Status OpenWay(fabric::CollectivesOptions& options, bool shared);
   void FormJob(const std::shared_ptr<fabric::Job>& job, const vipuagent::AgentPartition& partition,
                const std::vector<fabric::JobPart>& parts);
-  // Memory of the units on other processes of this host, by global unit.
-  absl::Status MapPeers(const std::string& token, const std::map<std::string, std::string>& sockets,
-                        std::vector<shm::Segment>& segments,
-                        std::map<uint32_t, absl::Span<std::byte>>& arenas);
+  // Maps the arenas of the other sites of a job, which are on this host.
+  static absl::Status MapPeers(const std::string& arena_key,
+                               const std::map<std::string, std::string>& sockets,
+                               fabric::CollectivesOptions& options);
   std::shared_ptr<PartLink> LinkToCoordinator(const Partition& partition, const LeasePtr& lease);
   fabric::v1::JobJoin DescribePart(const Partition& partition, const Lease& lease) const;
   // Sets `releasing` to a lease whose owner has left and whose kernels still run.

@@ -19,7 +19,8 @@
 
 namespace vpod::agent {
 
-inline constexpr char kKey[] = "5e1a";  // of the partition
+inline constexpr char kKey[] = "5e1a";     // of the partition
+inline constexpr char kBootId[] = "9ee5";  // of the process that has the rest of it
 
 // Runs an asynchronous call to its end.
 template <class T>

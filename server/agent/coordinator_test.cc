@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "server/agent/agent.h"
@@ -34,6 +35,7 @@ class CoordinatorTest : public AgentTest {
     partition->set_fabric_key(kKey);
     for (const char* endpoint : {"coordinator:1", "away:1"})
       partition->add_peers()->set_endpoint(endpoint);
+    partition->mutable_peers(1)->set_boot_id(kBootId);
     vipuagent::Gcd* gcd = partition->add_gcds();
     *gcd->add_slices() = WholeMachine("127.10.0.1");
     *gcd->add_slices() = WholeMachine("10.0.0.1");
@@ -64,7 +66,7 @@ TEST_F(CoordinatorTest, AJobThatNobodyCouldJoinIsForgotten) {
   fabric::v1::JobJoin join;
   join.set_partition_id("p");
   join.set_generation(1);
-  join.set_fabric_key(kKey);
+  join.set_boot_id(kBootId);
   join.set_endpoint("away:1");
   *join.mutable_member() = Open(14, 0, 1, 8).job();
   join.mutable_member()->set_total_replicas(4);
@@ -75,6 +77,31 @@ TEST_F(CoordinatorTest, AJobThatNobodyCouldJoinIsForgotten) {
   join.mutable_member()->set_total_replicas(8);
   const auto joined = agent_->JoinRemote(join, send);
   EXPECT_TRUE(joined.ok()) << joined.status();
+}
+
+// Clients of the partition have its fabric key, and know its end-points.
+TEST_F(CoordinatorTest, AgentsAloneJoin) {
+  fabric::v1::JobJoin join;
+  join.set_partition_id("p");
+  join.set_generation(1);
+  join.set_endpoint("away:1");
+  *join.mutable_member() = Open(14, 0, 1, 8).job();
+  join.add_units(4);
+  std::vector<fabric::v1::JobEvent> events;
+  const auto send = [&](const fabric::v1::JobEvent& event) { events.push_back(event); };
+  for (const char* key : {"", kKey, "9ee4", "9ee55"}) {
+    join.set_boot_id(key);
+    EXPECT_EQ(agent_->JoinRemote(join, send).status().code(), absl::StatusCode::kUnauthenticated)
+        << key;
+  }
+  EXPECT_TRUE(events.empty());
+  join.set_boot_id(kBootId);
+  ASSERT_TRUE(agent_->JoinRemote(join, send).ok());
+  ASSERT_EQ(events.size(), 1u);
+  const std::string token = events[0].joined().token(), key = events[0].joined().arena_key();
+  EXPECT_EQ(token.size(), 32u);
+  EXPECT_EQ(key.size(), 32u);
+  EXPECT_NE(token, key);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/secret.h"
-#include "device/base/sha256.h"
 #include "device/base/status.h"
 #include "device/engine/lease_group.h"
 #include "server/agent/agent_state.h"
@@ -15,17 +14,6 @@
 #include "server/agent/local_listener.h"
 
 namespace vpod::agent {
-namespace {
-
-// Names the job in every message between its processes, and proves that the sender belongs to it.
-std::string TokenOf(const vipuagent::AgentPartition& partition, absl::string_view job_id) {
-  return base::Sha256Hex(absl::StrCat(partition.fabric_key(), "\n", partition.id(), "\n",
-                                      partition.config_generation(), "\n", job_id))
-      .substr(0, fabric::kTokenBytes);
-}
-
-}  // namespace
-
 std::shared_ptr<fabric::Job> Agent::FindOrMakeJob(const Partition& partition,
                                                   const ipuof::v1::JobMember& member,
                                                   bool spans_processes) {
@@ -80,7 +68,8 @@ void Agent::FormJob(const std::shared_ptr<fabric::Job>& job,
     }
   }
   fabric::CollectivesOptions options;
-  options.token = TokenOf(partition, job->id());
+  const fabric::JobSecrets secrets = job->secrets();
+  options.token = secrets.token;
   options.total_replicas = job->shape().total_replicas;
   options.ipus_per_replica = job->shape().ipus_per_replica;
   std::vector<std::pair<std::string, fabric::Site>> ordered(sites.begin(), sites.end());
@@ -91,18 +80,16 @@ void Agent::FormJob(const std::shared_ptr<fabric::Job>& job,
     if (ordered[i].first.empty()) options.here = i;
     options.sites.push_back(std::move(ordered[i].second));
   }
-  auto segments = std::make_shared<std::vector<shm::Segment>>();
   const bool shared = std::all_of(sockets.begin(), sockets.end(), [&](const auto& item) {
     return OnOneHost(item.second, local_socket_);
   });
   if (shared) {
-    const absl::Status mapped = MapPeers(options.token, sockets, *segments, options.arenas);
+    const absl::Status mapped = MapPeers(secrets.arena_key, sockets, options);
     if (!mapped.ok()) return job->Fail(mapped);
   } else if (options_.transport == "shm") {
     return job->Fail(absl::FailedPreconditionError(
         "VPOD_TRANSPORT=shm, but the job's processes do not share memory"));
   }
-  options.mappings = segments;
   if (const absl::Status opened = OpenWay(options, shared); !opened.ok()) return job->Fail(opened);
   options.compute = [this](std::function<void()> task) { executors_.PostCompute(std::move(task)); };
   options.fail = [weak = std::weak_ptr<fabric::Job>(job)](const absl::Status& cause) {
@@ -136,34 +123,40 @@ absl::Status Agent::OpenWay(fabric::CollectivesOptions& options, bool shared) {
   return absl::OkStatus();
 }
 
-absl::Status Agent::MapPeers(const std::string& token,
+absl::Status Agent::MapPeers(const std::string& arena_key,
                              const std::map<std::string, std::string>& sockets,
-                             std::vector<shm::Segment>& segments,
-                             std::map<uint32_t, absl::Span<std::byte>>& arenas) {
-  for (const auto& [endpoint, socket] : sockets) {
-    if (endpoint.empty()) continue;
-    auto fetched = FetchArenas(socket, token);
-    if (!fetched.ok()) {
-      return absl::UnavailableError(absl::StrCat("cannot share memory with agent ", endpoint, ": ",
-                                                 fetched.status().message()));
-    }
+                             fabric::CollectivesOptions& options) {
+  auto segments = std::make_shared<std::vector<shm::Segment>>();
+  for (const fabric::Site& site : options.sites) {
+    if (site.endpoint.empty()) continue;
+    const auto refuse = [&](absl::string_view why) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot share memory with agent ", site.endpoint, ": ", why));
+    };
+    auto fetched = FetchArenas(sockets.at(site.endpoint), arena_key);
+    if (!fetched.ok()) return refuse(fetched.status().message());
+    std::vector<uint32_t> units;
     for (auto& [unit, segment] : *fetched) {
-      arenas[unit] = {segment.data(), segment.size()};
-      segments.push_back(std::move(segment));
+      units.push_back(unit);
+      options.arenas[unit] = {segment.data(), segment.size()};
+      segments->push_back(std::move(segment));
     }
+    std::sort(units.begin(), units.end());
+    if (units != site.units) return refuse("it gave the memory of other units than it hosts");
   }
+  options.mappings = std::move(segments);
   return absl::OkStatus();
 }
 
-absl::StatusOr<UnitArenas> Agent::JobArenas(absl::string_view token) {
+absl::StatusOr<UnitArenas> Agent::JobArenas(absl::string_view arena_key) {
   // The executables are held while they are used, because a lease may end meanwhile.
   std::vector<std::pair<LeasePtr, std::shared_ptr<Loaded>>> found;
   {
     base::MutexLock lock(mutex_);
     for (const auto& [id, lease] : leases_) {
-      const Partition* partition = PartitionOf(*lease);
-      if (lease->job == nullptr || lease->loaded == nullptr || partition == nullptr) continue;
-      if (TokenOf(partition->spec, lease->job->id()) == token)
+      if (lease->job == nullptr || lease->loaded == nullptr || !lease->job->spans_processes())
+        continue;
+      if (base::IsSecret(lease->job->secrets().arena_key, arena_key))
         found.emplace_back(lease, lease->loaded);
     }
   }
@@ -185,8 +178,11 @@ fabric::Landing Agent::OnFabricMessage(absl::string_view header, size_t bytes) {
   std::shared_ptr<fabric::Collectives> collectives;
   if (header.size() >= fabric::kTokenBytes) {
     base::MutexLock lock(fabric_mutex_);
-    const auto it = collectives_.find(std::string(header.substr(0, fabric::kTokenBytes)));
-    if (it != collectives_.end()) collectives = it->second.lock();
+    // Without telling by its time how much of a token is right; there are a few jobs at most.
+    const absl::string_view shown = header.substr(0, fabric::kTokenBytes);
+    for (const auto& [token, of_job] : collectives_) {
+      if (base::IsSecret(token, shown)) collectives = of_job.lock();
+    }
   }
   // Unexpected messages, such as late ones of a job that has ended, are dropped.
   return collectives == nullptr ? arrivals_.Land(header, bytes)
@@ -208,7 +204,7 @@ fabric::v1::JobJoin Agent::DescribePart(const Partition& partition, const Lease&
   fabric::v1::JobJoin join;
   join.set_partition_id(partition.spec.id());
   join.set_generation(partition.spec.config_generation());
-  join.set_fabric_key(partition.spec.fabric_key());
+  join.set_boot_id(boot_id_);
   *join.mutable_member() = lease.open.job();
   join.set_process(ProcessName(lease.open.process()));
   join.set_part(lease.open.part());
@@ -235,13 +231,16 @@ absl::StatusOr<std::shared_ptr<RemotePart>> Agent::JoinRemote(const fabric::v1::
       return absl::FailedPreconditionError(absl::StrCat(
           "partition ", join.partition_id(), " is at generation ", spec.config_generation()));
     }
-    if (!base::IsSecret(spec.fabric_key(), join.fabric_key()))
-      return absl::UnauthenticatedError("the peer does not have the partition's key");
-    const bool member =
-        std::any_of(spec.peers().begin(), spec.peers().end(),
-                    [&](const auto& peer) { return peer.endpoint() == join.endpoint(); });
-    if (!member || spec.peers(0).endpoint() != endpoint_ || join.endpoint() == endpoint_)
+    const auto peer = std::find_if(spec.peers().begin(), spec.peers().end(), [&](const auto& each) {
+      return each.endpoint() == join.endpoint();
+    });
+    if (peer == spec.peers().end() || spec.peers(0).endpoint() != endpoint_ ||
+        join.endpoint() == endpoint_)
       return absl::InvalidArgumentError("the part is not of a peer of this coordinator");
+    if (peer->boot_id().empty() || !base::IsSecret(peer->boot_id(), join.boot_id())) {
+      return absl::UnauthenticatedError(absl::StrCat(
+          "the part is not of the process that the controller knows at ", join.endpoint()));
+    }
     if (join.member().total_replicas() < 1 || join.member().ipus_per_replica() < 1 ||
         join.units().empty()) {
       return absl::InvalidArgumentError("the part has no units");

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/fabric/transport.h"
 
 namespace vpod::agent {
 namespace {
@@ -21,6 +22,15 @@ absl::Status CauseOf(const fabric::v1::JobFailure& failure) {
   const auto code = static_cast<absl::StatusCode>(failure.code());
   return absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kUnknown : code,
                       failure.cause());
+}
+
+absl::Status TakeSecrets(fabric::Job& job, const fabric::v1::JobJoined& joined) {
+  constexpr size_t kBytes = fabric::Transport::kTokenBytes;
+  fabric::JobSecrets secrets{joined.token(), joined.arena_key()};
+  if (secrets.token.size() != kBytes || secrets.arena_key.size() != kBytes)
+    return absl::FailedPreconditionError("the job's coordinator gave it no token and no arena key");
+  job.SetSecrets(std::move(secrets));
+  return absl::OkStatus();
 }
 
 // By endpoint, this process's own as empty.
@@ -176,7 +186,7 @@ void PartLink::OnEvent(const fabric::v1::JobEvent& event) {
   if (job == nullptr) return;
   switch (event.event_case()) {
     case fabric::v1::JobEvent::kJoined:
-      return Answer(absl::OkStatus());
+      return Answer(TakeSecrets(*job, event.joined()));
     case fabric::v1::JobEvent::kFormed:
       return job->Complete(FromProto(event.formed(), options_.here));
     case fabric::v1::JobEvent::kGo:
@@ -267,8 +277,10 @@ absl::Status RemotePart::Join(const fabric::v1::JobJoin& join, const std::string
   const fabric::JobShape shape{join.member().num_instances(), join.member().total_replicas(),
                                join.member().ipus_per_replica()};
   if (absl::Status status = job_->Join(shape, std::move(member)); !status.ok()) return status;
+  const fabric::JobSecrets secrets = job_->secrets();
   fabric::v1::JobEvent joined;
-  joined.mutable_joined();
+  joined.mutable_joined()->set_token(secrets.token);
+  joined.mutable_joined()->set_arena_key(secrets.arena_key);
   send(joined);
   return absl::OkStatus();
 }

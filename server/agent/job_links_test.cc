@@ -35,7 +35,8 @@ class FakeGateway : public PeerGateway {
       sent.push_back(request.message_case());
       if (!request.has_join()) return;
       fabric::v1::JobEvent event;
-      event.mutable_joined();
+      event.mutable_joined()->set_token(std::string(32, 't'));
+      event.mutable_joined()->set_arena_key(std::string(32, 'a'));
       events.on_event(event);
     }
     void Close() override {}
@@ -99,6 +100,8 @@ TEST_F(PartLinkTest, WhatIsSaidBeforeOpenReturnsFollowsTheJoin) {
   using Request = fabric::v1::JobRequest;
   EXPECT_EQ(gateway.sent(),
             (std::vector<Request::MessageCase>{Request::kJoin, Request::kLoaded, Request::kStart}));
+  EXPECT_EQ(job->secrets().token, std::string(32, 't'));
+  EXPECT_EQ(job->secrets().arena_key, std::string(32, 'a'));
   gateway.End();
 }
 

@@ -18,6 +18,7 @@
 #include <fstream>
 #include <list>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -42,14 +43,31 @@ constexpr std::chrono::seconds kPatience{2};  // with an agent of this host
 constexpr std::chrono::seconds kRequestPatience{5};
 constexpr size_t kMostConnections = 1024;  // at once
 
-// Where abstract sockets are the same: the network namespace of a running system.
+// Where abstract sockets are the same, the network namespace of a running system, and who may have
+// our memory: our user.
 std::string HostMark() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
-  struct stat space = {};
+  struct stat net = {}, users = {};
   // Without them we share with nobody.
-  if (!std::getline(file, boot) || stat("/proc/self/ns/net", &space) != 0) boot = base::RandomId();
-  return base::Sha256Hex(absl::StrCat(boot, space.st_ino)).substr(0, kMarkBytes);
+  if (!std::getline(file, boot) || stat("/proc/self/ns/net", &net) != 0 ||
+      stat("/proc/self/ns/user", &users) != 0)
+    boot = base::RandomId();
+  return base::Sha256Hex(absl::StrCat(boot, " ", net.st_ino, " ", users.st_ino, " ", geteuid()))
+      .substr(0, kMarkBytes);
+}
+
+// Who is at the other end of a local socket; none if the kernel does not say.
+std::optional<ucred> PeerOf(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return std::nullopt;
+  return peer;
+}
+
+bool IsOurUser(int socket) {
+  const std::optional<ucred> peer = PeerOf(socket);
+  return peer && peer->uid == geteuid();
 }
 
 // Announces the memory of one unit.
@@ -67,9 +85,13 @@ bool OnOneHost(const std::string& socket_name, const std::string& other) {
 }
 
 absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
-    const std::string& socket_name, const std::string& token) {
-  const auto connection = shm::SendRequest(socket_name, absl::StrCat("A", token), kPatience);
+    const std::string& socket_name, const std::string& arena_key) {
+  const auto connection = shm::Connect(socket_name, kPatience);
   if (!connection.ok()) return absl::UnavailableError("its process does not answer");
+  // The name may have passed to another process.
+  if (!IsOurUser(connection->get()))
+    return absl::PermissionDeniedError("its socket belongs to another user");
+  VPOD_RETURN_IF_ERROR(shm::Send(connection->get(), absl::StrCat("A", arena_key)));
   std::vector<std::pair<uint32_t, shm::Segment>> arenas;
   while (true) {
     ArenaMessage message;
@@ -125,11 +147,8 @@ struct LocalListener::Impl {
   };
 
   static uid_t UserOf(stream_protocol::socket& socket) {
-    ucred peer{};
-    socklen_t length = sizeof(peer);
-    const bool known =
-        getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
-    return known ? peer.uid : static_cast<uid_t>(-1);
+    const std::optional<ucred> peer = PeerOf(socket.native_handle());
+    return peer ? peer->uid : static_cast<uid_t>(-1);
   }
 
   // Clients send their request as soon as they are connected. Where there is no room, those that
@@ -197,13 +216,18 @@ struct LocalListener::Impl {
   }
 
   void Answer(const std::shared_ptr<Connection>& connection) {
-    const std::string lease_id(connection->request.data() + 1, kRequestBytes - 1);
-    const int socket = connection->socket.native_handle();
+    const std::string secret(connection->request.data() + 1, kRequestBytes - 1);
     const char request = connection->request[0];
+    if (request == 'A') return AnswerArenas(connection, secret);
+    const std::optional<ucred> peer = PeerOf(connection->socket.native_handle());
+    if (peer && agent.AdmitUser(secret, peer->uid).ok())
+      AnswerHolder(*connection, request, secret, *peer);
+  }
+
+  void AnswerHolder(Connection& connection, char request, const std::string& lease_id,
+                    const ucred& peer) {
+    const int socket = connection.socket.native_handle();
     if (request == 'B') {
-      ucred peer{};
-      socklen_t length = sizeof(peer);
-      if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
       base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
       if (!pidfd.valid()) return;
       if (agent.BindProcess(lease_id, peer.pid, std::move(pidfd)).ok()) {
@@ -221,22 +245,21 @@ struct LocalListener::Impl {
       if (segment.ok() && agent.ShareStreams(lease_id, *std::move(segment)).ok())
         (void)!write(socket, "k", 1);
     } else if (request == 'R') {
-      OpenRunChannel(*connection, lease_id);
-    } else if (request == 'A') {
-      AnswerArenas(connection, lease_id);
+      OpenRunChannel(connection, lease_id);
     }
   }
 
   // Hands the connection over to carry the runs of a lease.
   void OpenRunChannel(Connection& connection, const std::string& lease_id) {
-    if (!agent.HasLease(lease_id)) return;
     base::UniqueFd socket(connection.socket.release());
     connection.Leave();
     if (write(socket.get(), "k", 1) == 1) channels.Open(lease_id, std::move(socket));
   }
 
-  void AnswerArenas(const std::shared_ptr<Connection>& connection, const std::string& token) {
-    auto arenas = agent.JobArenas(token);
+  // Clients may run as our user, too; they do not know the key.
+  void AnswerArenas(const std::shared_ptr<Connection>& connection, const std::string& arena_key) {
+    if (!IsOurUser(connection->socket.native_handle())) return;
+    auto arenas = agent.JobArenas(arena_key);
     if (!arenas.ok()) return;
     connection->arenas = *std::move(arenas);
     // The peer reads as fast as we write; one that does not is cut off.

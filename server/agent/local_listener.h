@@ -7,10 +7,11 @@
 // 'B' binds and is answered by 'k'; 'S' asks for the stream segment and is answered by its size (8
 // bytes, host order) with the descriptor; 'U', followed by a descriptor along with one byte, makes
 // the lease use that segment for its streams and is answered by 'k'; 'R' is answered by 'k', and
-// the connection then carries runs of the lease (run_channels.h). 'A', with a job's token in place
-// of the lease id, is for agents of the same host: it is answered by one message a unit, its number
-// and the size of its memory (4 and 8 bytes) with the descriptor, and a last one without. A refused
-// request closes the connection.
+// the connection then carries runs of the lease (run_channels.h). The user who first shows the id
+// of a lease is the only one who may use it here. 'A', with a job's arena key in place of the lease
+// id, is for agents of the same host, and the listener answers its own user alone: with one message
+// a unit, its number and the size of its memory (4 and 8 bytes) with the descriptor, and a last one
+// without. A refused request closes the connection.
 #pragma once
 
 #include <memory>
@@ -24,14 +25,15 @@
 
 namespace vpod::agent {
 
-// Whether the agents with these sockets can share memory. All agents of a job come to the same
-// answer. Empty names belong to nobody.
+// Whether the agents with these sockets can share memory: they run as one user of one host. All
+// agents of a job come to the same answer. Empty names belong to nobody.
 bool OnOneHost(const std::string& socket_name, const std::string& other);
 
 // Fetches the memory of a job's units from the agent that listens on a socket, by global unit.
-// Waits for two seconds at most. Unavailable when the agent does not answer.
+// Waits for two seconds at most. Unavailable when the agent does not answer; PermissionDenied,
+// before the key is shown, when the listener is another user's.
 absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
-    const std::string& socket_name, const std::string& token);
+    const std::string& socket_name, const std::string& arena_key);
 
 class LocalListener {
  public:
