@@ -6,12 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "client/ipuof/attributes.h"
 #include "client/ipuof/device_events.h"
 #include "client/ipuof/lease.h"
-#include "client/ipuof/telemetry.h"
 #include "client/sdk_log/sdk_log.h"
 #include "client/vipu/subset.h"
 #include "device/arch/device_id.h"
@@ -201,18 +198,6 @@ class IpuofDevice : public session::Device {
   std::vector<std::byte> private_;
 };
 
-// Clock of the partition's IPUs, as their attribute says.
-absl::StatusOr<double> ClockOf(const vipu::ActivePartition& partition) {
-  const vipu::AgentQuery first = AgentsOf(partition).front();
-  VPOD_ASSIGN_OR_RETURN(const auto telemetry, vipu::GetTelemetry({first}).at(first));
-  double mhz = 0;
-  if (telemetry.ipus().empty()) return absl::InternalError("the agent describes no IPU");
-  const std::string text = Attribute(telemetry.ipus(0), "clock");
-  if (!absl::SimpleAtod(text.substr(0, text.find("MHz")), &mhz))
-    return absl::InternalError("no clock attribute");
-  return mhz * 1e6;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
@@ -264,7 +249,7 @@ absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
              absl::StrCat("Attached to device ", id, " of partition ", partition.partition_id,
                           " at ", parts->size(), " agent(s), streams by ",
                           transport == Transport::kSharedMemory ? "shared memory" : "gRPC"));
-    VPOD_ASSIGN_OR_RETURN(const double clock_hz, ClockOf(partition));
+    const double clock_hz = parts->front()->attached().clock_hz();
     events->Attached(id);
     return std::make_unique<IpuofDevice>(
         *std::move(parts), transport, events, options,

@@ -293,6 +293,7 @@ ipuof::v1::Attached Agent::Describe(const Lease& lease, size_t device_ipus) cons
   attached.set_local_socket(local_socket_);
   attached.set_num_ipus(static_cast<uint32_t>(device_ipus));
   for (uint32_t unit : lease.units) attached.add_units(unit);
+  attached.set_clock_hz(type_.clock_hz);
   return attached;
 }
 
