@@ -150,7 +150,8 @@ TEST(WrongConfigurationsTest, Profiles) {
 TEST(WrongConfigurationsTest, Plans) {
   for (const Case& test : std::vector<Case>{
            {2, "vpod plan", "model is required"},
-           {2, "vpod plan resnet19", "unknown model 'resnet19', must be one of bert-base, "},
+           {2, "vpod plan resnet19",
+            "'resnet19' is neither a model nor a file; models are bert-base, "},
            {2, "vpod plan resnet50 --pod 0", "--pod"},
            {2, "vpod plan resnet50 --pod 70000", "--pod"},
            {2, "vpod plan resnet50 --pod 16,x", "--pod"},

@@ -231,7 +231,8 @@ TEST(VpodCommandsTest, PlanNeedsNoPod) {
   ExpectWrongUsage(pod.Run({"vpod", "plan", "mnist", "--json", "--csv"}), "--csv", "vpod plan");
   const Outcome unknown = pod.Run({"vpod", "plan", "resnet19"});
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("vpod: error: unknown model 'resnet19', must be one of "));
+  EXPECT_THAT(unknown.err,
+              HasSubstr("vpod: error: 'resnet19' is neither a model nor a file; models are "));
   EXPECT_EQ(pod.Run({"vpod", "plan", "mnist", "--memory-proportion", "0"}).code, 2);
 }
 

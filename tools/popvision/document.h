@@ -84,7 +84,14 @@ std::vector<std::optional<size_t>> MostOf(const Lanes& lanes, const Lanes::Lane&
 std::string Text(const Document& document);
 void WriteJson(const Document& document, std::ostream& out);
 std::string Json(const Document& document);
+// What stands above the documents of a page.
+struct PageHead {
+  std::string title;  // of the window
+  std::string heading;
+  std::string origin;                 // where the page comes from, in small print
+  std::vector<std::string> problems;  // what is wrong, which comes first and in red
+};
 // One page that needs nothing else.
-std::string Html(const std::string& title, const std::vector<Document>& documents);
+std::string Html(const PageHead& head, const std::vector<Document>& documents);
 
 }  // namespace vpod::popvision

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 
 #include "absl/strings/escaping.h"
@@ -102,13 +104,66 @@ TEST(DocumentTest, JsonHasAllNumbers) {
 }
 
 TEST(DocumentTest, HtmlNeedsNothingElseAndEscapes) {
-  const std::string html = Html("a <title>", {Example()});
+  const std::string html = Html({.title = "a <title>", .heading = "<b>"}, {Example()});
   EXPECT_THAT(html, HasSubstr("<title>a &lt;title&gt;</title>"));
+  EXPECT_THAT(html, HasSubstr("<h1>&lt;b&gt;</h1>"));
   EXPECT_THAT(html, HasSubstr("a&lt;b"));
   EXPECT_THAT(html, HasSubstr("x &amp; y"));
   EXPECT_THAT(html, HasSubstr("<svg"));
   for (const char* outside : {"http:", "https:", "src=", "<script", "@import"})
     EXPECT_THAT(html, Not(HasSubstr(outside)));
+}
+
+// The position of a text on a page.
+size_t At(const std::string& html, const std::string& text) {
+  const size_t at = html.find(text);
+  EXPECT_NE(at, std::string::npos) << text;
+  return at;
+}
+
+TEST(DocumentTest, WhatIsWrongComesFirstAndInRed) {
+  const std::string html =
+      Html({.title = "t", .problems = {"IPU 0 is out of memory", "a < b"}}, {Example()});
+  EXPECT_LT(At(html, "<li>IPU 0 is out of memory</li>"), At(html, "<section>"));
+  EXPECT_LT(At(html, "<a class=wrong href=\"#wrong\">"), At(html, "<a href=\"#"));
+  EXPECT_THAT(html, HasSubstr("<li>a &lt; b</li>"));
+  EXPECT_THAT(html, testing::ContainsRegex("\\.problems [{][^}]*color: #b00020"));
+  EXPECT_THAT(Html({.title = "t"}, {Example()}), Not(HasSubstr("id=wrong")));
+}
+
+// Links without white space between them would be one word, which does not wrap.
+TEST(DocumentTest, NavigationWraps) {
+  const std::string html = Html({.title = "t"}, {Example(), Example()});
+  EXPECT_THAT(html, testing::ContainsRegex("nav [{][^}]*flex-wrap: wrap"));
+  EXPECT_THAT(html, HasSubstr("</a>\n<a href="));
+}
+
+// The highest point of the shapes of a chart; it begins at 10 pixels.
+double TopOf(const std::string& html) {
+  const size_t at = At(html, "points=\"");
+  double x = 0, y = 0;
+  EXPECT_EQ(std::sscanf(html.c_str() + at, "points=\"%lf,%lf", &x, &y), 2);
+  return y;
+}
+
+TEST(DocumentTest, ChartsScaleToTheirValues) {
+  const auto shown = [](uint64_t value, std::optional<uint64_t> limit) {
+    Document document{.name = "memory"};
+    document.blocks.emplace_back(Chart{.title = "Bytes by tile",
+                                       .unit = "bytes",
+                                       .axis = "tile",
+                                       .series = {{"a", {value}}},
+                                       .limit = limit});
+    return Html({.title = "t"}, {document});
+  };
+  for (const std::string& html : {shown(300, 638976), shown(300, std::nullopt), shown(300, 300)})
+    EXPECT_EQ(TopOf(html), 10);
+  EXPECT_THAT(shown(300, 638976), HasSubstr("the limit of 638,976 bytes lies above the chart"));
+  EXPECT_THAT(shown(300, 638976), Not(HasSubstr("<line ")));
+  EXPECT_EQ(TopOf(shown(300, 600)), 10 + 220 / 2);
+  EXPECT_THAT(shown(300, 600), HasSubstr("the limit of 600 bytes is the dashed line"));
+  EXPECT_THAT(shown(900, 600), HasSubstr("<line "));
+  EXPECT_EQ(TopOf(shown(900, 600)), 10);
 }
 
 // Names come from a file: a terminal must not act on them, however they are shown.
@@ -125,7 +180,9 @@ TEST(DocumentTest, ControlCharactersAreNotPrinted) {
   document.blocks.emplace_back(
       Lanes{.title = hostile, .unit = "cycles", .kinds = {{'F', "forward"}}});
   document.blocks.emplace_back(Notes{hostile, {hostile}});
-  const std::string text = Text(document), html = Html(hostile, {document}), json = Json(document);
+  const std::string text = Text(document),
+                    html = Html({hostile, hostile, hostile, {hostile}}, {document}),
+                    json = Json(document);
   for (const std::string& shown : {text, html, json}) {
     for (absl::string_view line : absl::StrSplit(shown, '\n'))
       EXPECT_TRUE(base::IsTextLine(line)) << absl::CHexEscape(line);
@@ -169,7 +226,7 @@ TEST(DocumentTest, EmptyOnesAreShown) {
   document.blocks.emplace_back(Lanes{.title = "l"});
   document.blocks.emplace_back(Notes{"n", {}});
   EXPECT_THAT(Text(document), HasSubstr("l\n"));
-  EXPECT_THAT(Html("t", {document}), HasSubstr("</html>"));
+  EXPECT_THAT(Html({.title = "t"}, {document}), HasSubstr("</html>"));
   EXPECT_EQ(nlohmann::json::parse(Json(document))["blocks"].size(), 5u);
 }
 

@@ -112,7 +112,7 @@ bool Show(const std::string& path) {
   }
   documents.push_back(Diff(*report, *report));
   ExpectShown(Text(documents.back()));
-  ExpectShown(Html(report->program_name(), documents));
+  ExpectShown(Html(HeadOf(*report), documents));
   return true;
 }
 

@@ -74,6 +74,22 @@ TEST(InsightsTest, TheyFollowWhatIsInMemory) {
   EXPECT_THAT(adam, HasSubstr("The state of the optimiser takes "));
 }
 
+TEST(InsightsTest, APageBeginsWithWhatIsWrong) {
+  pva::Report report = ProfileOf({.ipus = 1, .micro_batch = 192});
+  report.meta["timestamp"] = "1795955400";
+  const PageHead head = HeadOf(report);
+  ASSERT_EQ(head.problems.size(), 1u);
+  EXPECT_THAT(head.problems[0], HasSubstr("IPU 0 is out of memory: "));
+  for (const std::string& part : {report.program_name(), report.path,
+                                  std::string("2026-11-29 12:30 UTC"), report.meta.at("version")}) {
+    EXPECT_THAT(head.title, HasSubstr(part));
+    EXPECT_THAT(head.origin, HasSubstr(part));
+  }
+  EXPECT_TRUE(HeadOf(Pipeline()).problems.empty());
+  report.first_run_lost = 3;
+  EXPECT_EQ(HeadOf(report).problems.size(), 2u);
+}
+
 TEST(InsightsTest, NothingIsAdvisedWhereThereIsRoom) {
   const auto notes = Find(Insights(Pipeline()), "Memory")["notes"];
   ASSERT_EQ(notes.size(), 2u);

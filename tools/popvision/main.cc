@@ -86,9 +86,7 @@ absl::Status WriteReport(const pva::Report& report, const std::string& path) {
   VPOD_ASSIGN_OR_RETURN(const std::string output, OutputAt(path, report));
   std::vector<Document> documents;
   for (const View& view : kViews) documents.push_back(view.make(report));
-  return WriteOutput(output, [&](std::ostream& out) {
-    out << Html(absl::StrCat("Profile of ", report.program_name()), documents);
-  });
+  return WriteOutput(output, [&](std::ostream& out) { out << Html(HeadOf(report), documents); });
 }
 
 absl::Status Look(const std::string& command, const Arguments& arguments) {

@@ -50,15 +50,11 @@ class MemoryInsightsBuilder {
   // Whether there is more to say.
   bool LookAtTiles() {
     const auto fullest = std::max_element(tiles_.begin(), tiles_.end());
-    const uint64_t capacity = report_.target.bytes_per_tile;
-    const double percent = Percent(static_cast<double>(*fullest), static_cast<double>(capacity));
+    const double percent =
+        Percent(static_cast<double>(*fullest), static_cast<double>(report_.target.bytes_per_tile));
     const auto tile = fullest - tiles_.begin();
-    const auto over = std::count_if(tiles_.begin(), tiles_.end(),
-                                    [&](uint64_t bytes) { return bytes > capacity; });
-    if (over > 0) {
-      Note(name_, " is out of memory: ", over, " of ", tiles_.size(),
-           " tiles need more than their ", capacity, " bytes; tile ", tile, " needs ",
-           PercentText(percent), " of them.");
+    if (const std::string out_of_memory = OutOfMemoryNote(report_, ipu_); !out_of_memory.empty()) {
+      Note(out_of_memory);
     } else {
       Note(name_, " needs ", Megabytes(static_cast<double>(Sum(tiles_))), "; its fullest tile, ",
            tile, ", uses ", PercentText(percent), " of its memory",
@@ -179,6 +175,19 @@ class MemoryInsightsBuilder {
 };
 
 }  // namespace
+
+std::string OutOfMemoryNote(const Report& report, uint32_t ipu) {
+  const std::vector<uint64_t> tiles = report.BytesByTile(ipu);
+  const auto fullest = std::max_element(tiles.begin(), tiles.end());
+  const uint64_t capacity = report.target.bytes_per_tile;
+  const auto over =
+      std::count_if(tiles.begin(), tiles.end(), [&](uint64_t bytes) { return bytes > capacity; });
+  if (over == 0) return "";
+  const double percent = Percent(static_cast<double>(*fullest), static_cast<double>(capacity));
+  return absl::StrCat(IpuName(ipu), " is out of memory: ", over, " of ", tiles.size(),
+                      " tiles need more than their ", capacity, " bytes; tile ",
+                      fullest - tiles.begin(), " needs ", PercentText(percent), " of them.");
+}
 
 std::vector<std::string> MemoryInsights(const Report& report, uint32_t ipu) {
   return MemoryInsightsBuilder(report, ipu).Build();

@@ -17,6 +17,9 @@ Document Liveness(const pva::Report& report);
 Document ProgramTree(const pva::Report& report);
 Document Operations(const pva::Report& report);
 Document Trace(const pva::Report& report);
+// Title and origin of a page about a profile, and what is wrong: IPUs that are out of memory, runs
+// that are missing.
+PageHead HeadOf(const pva::Report& report);
 // The changes from one profile to another.
 Document Diff(const pva::Report& before, const pva::Report& after);
 
@@ -74,6 +77,8 @@ double Percent(double part, double whole);
 // "12 %", "less than 1 %"
 std::string PercentText(double percent);
 // The part of Insights about the memory of an IPU.
+// "IPU 1 is out of memory: …"; empty if its tiles have what they need.
+std::string OutOfMemoryNote(const pva::Report& report, uint32_t ipu);
 std::vector<std::string> MemoryInsights(const pva::Report& report, uint32_t ipu);
 // "IPU 0"
 std::string IpuName(uint32_t ipu);

@@ -10,6 +10,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/plan/search.h"
 #include "client/render/table.h"
 #include "device/arch/hardware.h"
@@ -92,18 +94,22 @@ nlohmann::ordered_json Configuration(const plan::PlanRequest& request) {
           {"recompute", NameOf(request.recomputation)}};
 }
 
-// At a terminal, how many plans a search has made, on a line that goes with the search.
+// At a terminal, a line that says how far a search is, from its beginning to its end.
 class SearchLine {
  public:
+  SearchLine() { Show(0); }
   ~SearchLine() {
     if (is_shown_) std::fprintf(stderr, "\r\x1b[K");
   }
   void Show(size_t plans) const {
-    if (is_shown_) std::fprintf(stderr, "\rsearching: plan %zu", plans);
+    if (!is_shown_) return;
+    std::fprintf(stderr, "\r\x1b[Ksearching: %zu plans in %s", plans,
+                 render::ShortDuration(absl::ToInt64Seconds(absl::Now() - begin_)).c_str());
   }
 
  private:
   const bool is_shown_ = render::TakesEscapeCodes(STDERR_FILENO);
+  const absl::Time begin_ = absl::Now();
 };
 
 absl::StatusOr<plan::SearchResult> SearchAndShow(const plan::PlanRequest& request,

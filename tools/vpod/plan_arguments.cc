@@ -20,6 +20,7 @@
 #include "device/arch/hardware.h"
 #include "device/base/real_number.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "device/base/whole_number.h"
 #include "tools/vpod/plan_executable.h"
 #include "tools/vpod/planned_program.h"
@@ -142,7 +143,11 @@ void ChooseSubject(const CLI::App& command, PlanArguments& plan) {
     return RefuseOptionsOfModels(command, "programs");
   }
   if (model.empty()) Refuse("model is required, or a file, or -- and a program");
-  if (!IsFile(model)) return;
+  if (!IsFile(model)) {
+    if (plan::OptionsOf(model).ok()) return;
+    Refuse(absl::StrCat("'", base::Printable(model), "' is neither a model nor a file; models are ",
+                        absl::StrJoin(plan::NetworkNames(), ", ")));
+  }
   plan.file = std::move(model);
   model.clear();
   RefuseOptionsOfModels(command, "executables");
@@ -152,20 +157,19 @@ void ChooseSubject(const CLI::App& command, PlanArguments& plan) {
 void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
   const auto is_given = [&](const char* name) { return command.get_option(name)->count() > 0; };
   const plan::NetworkRequest& network = plan.request.network;
-  const auto model = plan::OptionsOf(network.name);
-  if (!model.ok()) return;  // the plan says so
+  const plan::NetworkOptions model = *plan::OptionsOf(network.name);  // ChooseSubject has checked
   for (const auto& [name, takes] : std::initializer_list<std::pair<const char*, bool>>{
-           {"--image-size", model->image_size},
-           {"--uint8-images", model->images},
-           {"--sequence-length", model->tokens},
-           {"--predictions", model->predictions},
-           {"--attention-dropout", model->predictions},
-           {"--gelu", model->predictions},
-           {"--classes", model->classes}}) {
+           {"--image-size", model.image_size},
+           {"--uint8-images", model.images},
+           {"--sequence-length", model.tokens},
+           {"--predictions", model.predictions},
+           {"--attention-dropout", model.predictions},
+           {"--gelu", model.predictions},
+           {"--classes", model.classes}}) {
     if (is_given(name) && !takes)
       Refuse(absl::StrCat("model '", network.name, "' takes no ", name));
   }
-  if (is_given("--checkpoints") && model->checkpoints &&
+  if (is_given("--checkpoints") && model.checkpoints &&
       plan.request.recomputation == compiler::Recomputation::kNone)
     Refuse("--checkpoints needs --recompute with another value than none");
   if (is_given("--checkpoints") && plan.request.recomputation == compiler::Recomputation::kNormOnly)
