@@ -59,7 +59,7 @@ struct Agent::Lease {
   std::shared_ptr<engine::LeaseGroup> group;  // of the job's leases here
   int liveness_fd = -1;  // pidfd of the bound process, for a second look before refusing others
   pid_t pid = 0;         // of the bound process, as this host knows it
-  std::optional<uid_t> user;  // who has used the lease at the local socket
+  std::optional<uid_t> local_user;  // who has used the lease at the local socket
   // Until when the client is waited for that said it would bind the lease; none: it has.
   std::optional<std::chrono::steady_clock::time_point> binds_until;
   // The ticker's, for the reservers.

@@ -475,9 +475,9 @@ absl::Status Agent::AdmitUser(absl::string_view lease_id, uid_t user) {
   base::MutexLock lock(mutex_);
   const LeasePtr lease = FindLease(lease_id);
   if (lease == nullptr) return absl::NotFoundError("the lease does not exist");
-  if (!lease->user) lease->user = user;
-  return *lease->user == user ? absl::OkStatus()
-                              : absl::PermissionDeniedError("the lease is another user's");
+  if (!lease->local_user) lease->local_user = user;
+  return *lease->local_user == user ? absl::OkStatus()
+                                    : absl::PermissionDeniedError("the lease is another user's");
 }
 
 absl::Status Agent::BindProcess(absl::string_view lease_id, pid_t pid, base::UniqueFd pidfd) {
