@@ -26,7 +26,7 @@ class RunChannel {
 
  private:
   const base::UniqueFd connection_;
-  std::atomic<bool> busy_ = false;  // and stays so once the connection has ended
+  std::atomic<bool> busy_ = false;  // stays true once the connection has ended
 };
 
 }  // namespace vpod::ipuof

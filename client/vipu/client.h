@@ -18,7 +18,7 @@
 namespace vpod::vipu {
 
 // Thread-safe. Calls end within `timeout`; an unreachable server gives Unavailable with the message
-// "Cannot connect to the V-IPU server at host:port." at once.
+// "Cannot connect to the V-IPU server at host:port.", the reason, and where the address is from.
 class Client {
  public:
   explicit Client(ClientConfig config,

@@ -23,8 +23,8 @@ namespace {
 namespace asio = boost::asio;
 using asio::local::stream_protocol;
 
-// The answer with its message as bytes. Unavailable tells a client that this agent is gone; where
-// a run gives it, another agent is.
+// The answer with its message as bytes. Unavailable tells a client that this agent is gone; if a
+// run fails with it, another agent is gone, so it becomes Aborted.
 std::string Serialize(const absl::StatusOr<base::Cycles>& result) {
   shm::RunAnswer answer;
   std::string message;

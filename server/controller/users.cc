@@ -17,7 +17,7 @@ namespace vpod::controller {
 namespace {
 
 constexpr char kKind[] = "user";
-// Whose turns it is to hash keys, beside those of users: no ids.
+// Names under which other work takes turns at hashing; no user can have them as an id.
 constexpr char kUnknown[] = "(unknown)", kIssuing[] = "(new keys)";
 constexpr size_t kMostWaiting = 64;
 

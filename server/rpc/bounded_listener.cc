@@ -74,7 +74,7 @@ struct BoundedListener::Impl {
     uint64_t received = 0;   // when it was last looked at
     uint64_t delivered = 0;  // since then, in messages and calls
     uint64_t held = 0;       // bytes of messages that are not complete
-    bool ended = false;      // at somebody's word; gRPC may not have noticed
+    bool ended = false;      // by EndConnection; gRPC may not have noticed yet
   };
   using Connections = std::list<Connection>;
 

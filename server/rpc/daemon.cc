@@ -129,7 +129,6 @@ absl::Status SetUpLog(const std::string& level, const std::string& file) {
   }
   const std::filesystem::path directory = std::filesystem::path(file).parent_path();
   std::error_code error;
-  // spdlog would make it.
   if (!directory.empty() && !std::filesystem::is_directory(directory, error)) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot write log file ", file, ": its directory does not exist"));

@@ -26,7 +26,7 @@ std::string UserOf(absl::string_view line) {
 bool LogBudget::Take(absl::string_view line, Clock::time_point now) {
   Advance(now);
   const bool refused = absl::StartsWith(line, "refused ");
-  // One who has shown no key may use any name.
+  // A caller without a valid key may claim any user's name.
   const bool known = !refused || !absl::StrContains(line, " code=UNAUTHENTICATED ");
   const std::string user = known ? UserOf(line) : "";
   const bool written =

@@ -86,7 +86,7 @@ Headers WithHeader(const std::string& name, const std::string& value, size_t mor
   Headers headers;
   for (const auto& header : Headers{{":method", "POST"},
                                     {":scheme", "http"},
-                                    {":path", "/vipuuser.UserService/GetServerInfo"},
+                                    {":path", "/vipuuser.VipuUser/GetServerInfo"},
                                     {":authority", "pod"},
                                     {"content-type", "application/grpc"},
                                     {"te", "trailers"}}) {

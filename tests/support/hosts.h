@@ -13,11 +13,11 @@ namespace vpod::testing {
 
 class TestHosts {
  public:
-  // Sets up the network and starts the daemons; `error()` says why it could not, as in a container
-  // without the right to make namespaces.
   // Secure: with TLS and access keys; users of all hosts share a home with the administrator's
   // file.
   enum class Security { kNone, kSecure };
+  // Sets up the network and starts the daemons; `error()` says why it could not, as in a container
+  // without the right to make namespaces.
   explicit TestHosts(int machines, Security security = Security::kNone);
   ~TestHosts();
 
