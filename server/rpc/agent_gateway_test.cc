@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <cstdint>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -45,7 +46,10 @@ TEST(SplitInPortionsTest, SaysTheSameInMessagesOfTheSize) {
   whole.set_controller_proof("proof");
   whole.set_base_sequence(6);
   const auto portions = SplitInPortions(whole, 1000);
-  EXPECT_EQ(portions.size(), 5u);
+  EXPECT_EQ(portions.size(), 6u);
+  EXPECT_EQ(portions[0].agent_boot_id(), "agent");
+  EXPECT_EQ(portions[0].partitions_size() + portions[0].removed_size() + portions[0].kept_size(),
+            0);
   vipuagent::ConfigureRequest joined;
   for (const auto& portion : portions) {
     EXPECT_EQ(portion.more_follow(), &portion != &portions.back());
@@ -74,6 +78,11 @@ class AgentGatewayTest : public testing::Test {
     server_->Shutdown(std::chrono::system_clock::now());
   }
 
+  // For the agent's process.
+  vipuagent::ConfigureRequest ForAgent(vipuagent::ConfigureRequest request) {
+    request.set_agent_boot_id(agent_->boot_id());
+    return request;
+  }
   absl::Status Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request) {
     base::Mutex mutex;
     std::condition_variable changed;
@@ -98,17 +107,17 @@ class AgentGatewayTest : public testing::Test {
 };
 
 TEST_F(AgentGatewayTest, ConfigurationLargerThanAMessageArrives) {
-  const auto large = Configuration(300, 100'000);  // 30 MB
+  const auto large = ForAgent(Configuration(300, 100'000));  // 30 MB
   const absl::Status status = Configure(endpoint_, large);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_TRUE(Has("p0"));
   EXPECT_TRUE(Has("p299"));
-  EXPECT_TRUE(Configure(endpoint_, Configuration(1, 1)).ok());
+  EXPECT_TRUE(Configure(endpoint_, ForAgent(Configuration(1, 1))).ok());
   EXPECT_FALSE(Has("p299"));
 }
 
 TEST_F(AgentGatewayTest, WhatTheAgentSaysIsHandedOn) {
-  vipuagent::ConfigureRequest changes = Configuration(1, 1);
+  vipuagent::ConfigureRequest changes = ForAgent(Configuration(1, 1));
   changes.set_complete(false);
   EXPECT_EQ(Configure(endpoint_, changes),
             absl::FailedPreconditionError(
@@ -117,20 +126,65 @@ TEST_F(AgentGatewayTest, WhatTheAgentSaysIsHandedOn) {
 }
 
 TEST_F(AgentGatewayTest, ConfigurationThatBreaksOffChangesNothing) {
-  ASSERT_TRUE(Configure(endpoint_, Configuration(2, 1)).ok());
+  ASSERT_TRUE(Configure(endpoint_, ForAgent(Configuration(2, 1))).ok());
   const auto stub = vipuagent::VipuAgent::NewStub(
       grpc::CreateChannel(endpoint_, grpc::InsecureChannelCredentials()));
   for (const size_t sent : {0, 1, 2}) {
     grpc::ClientContext context;
     vipuagent::ConfigureReply reply;
     const auto writer = stub->Configure(&context, &reply);
-    const auto portions = SplitInPortions(Configuration(3, 1), 1);
+    const auto portions = SplitInPortions(ForAgent(Configuration(3, 1)), 1);
     for (size_t i = 0; i < sent; ++i) writer->Write(portions[i]);
     writer->WritesDone();
     EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::ABORTED) << sent;
     EXPECT_TRUE(Has("p1"));
     EXPECT_FALSE(Has("p2"));
   }
+}
+
+// Somebody who knows the store's id could otherwise claim an epoch that no controller reaches.
+TEST_F(AgentGatewayTest, OnlyWhoKnowsTheProcessConfiguresIt) {
+  vipuagent::ConfigureRequest real = ForAgent(Configuration(1, 1));
+  real.set_controller_store("store");
+  real.set_controller_epoch(3);
+  ASSERT_TRUE(Configure(endpoint_, real).ok());
+  vipuagent::ConfigureRequest forged = Configuration(0, 0);
+  forged.set_controller_boot_id("stranger");
+  forged.set_controller_store("store");
+  forged.set_controller_epoch(UINT64_MAX);
+  for (const std::string& shown :
+       {std::string(), std::string("guess"), std::string(agent_->boot_id().size(), '0')}) {
+    forged.set_agent_boot_id(shown);
+    EXPECT_EQ(Configure(endpoint_, forged),
+              absl::FailedPreconditionError(
+                  "the configuration does not name the boot id of this process"))
+        << shown;
+  }
+  EXPECT_TRUE(Has("p0"));
+  real.set_controller_boot_id("next");
+  real.set_controller_epoch(4);
+  EXPECT_TRUE(Configure(endpoint_, real).ok());
+}
+
+// A stream that always says that more follows ends by the agent, without a word from the sender.
+TEST_F(AgentGatewayTest, AConfigurationWithoutAnEndIsRefused) {
+  const auto stub = vipuagent::VipuAgent::NewStub(
+      grpc::CreateChannel(endpoint_, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  vipuagent::ConfigureReply reply;
+  const auto writer = stub->Configure(&context, &reply);
+  vipuagent::ConfigureRequest portion = ForAgent(Configuration(0, 0));
+  portion.set_more_follow(true);
+  ASSERT_TRUE(writer->Write(portion));
+  portion = Configuration(1, 1 << 20);
+  portion.set_more_follow(true);
+  constexpr int kFarTooMany = 1000;
+  int sent = 0;
+  while (sent < kFarTooMany && writer->Write(portion)) ++sent;
+  EXPECT_LT(sent, kFarTooMany);
+  EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_FALSE(Has("p0"));
+  EXPECT_TRUE(Configure(endpoint_, ForAgent(Configuration(1, 1))).ok());
 }
 
 }  // namespace

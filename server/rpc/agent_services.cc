@@ -18,6 +18,7 @@
 #include "server/rpc/client_calls.h"
 #include "server/rpc/far_ends.h"
 #include "server/rpc/hang_interceptor.h"
+#include "server/rpc/incoming_configuration.h"
 #include "server/rpc/measured_service.h"
 
 namespace vpod::rpc {
@@ -384,7 +385,7 @@ class ManagementService : public MeasuredService {
       : MeasuredService(vipuagent::VipuAgent::service_full_name(), memory), agent_(agent) {
     AddMethod(new grpc::internal::RpcServiceMethod(
         "/vipuagent.VipuAgent/Configure", grpc::internal::RpcMethod::CLIENT_STREAMING,
-        new grpc::internal::ClientStreamingHandler<ManagementService, vipuagent::ConfigureRequest,
+        new grpc::internal::ClientStreamingHandler<ManagementService, Bytes,
                                                    vipuagent::ConfigureReply>(
             &ManagementService::Configure, this)));
     Add("DescribeMachine", kWords, &ManagementService::DescribeMachine);
@@ -393,17 +394,15 @@ class ManagementService : public MeasuredService {
     Add("TestLink", kWords, &ManagementService::TestLink);
     Add("AnswerLink", kWords, &ManagementService::AnswerLink);
   }
-  grpc::Status Configure(grpc::ServerContext*,
-                         grpc::ServerReader<vipuagent::ConfigureRequest>* reader,
+  grpc::Status Configure(grpc::ServerContext*, grpc::ServerReader<Bytes>* reader,
                          vipuagent::ConfigureReply* reply) {
-    vipuagent::ConfigureRequest whole, portion;
-    whole.set_more_follow(true);
-    while (reader->Read(&portion)) {
-      whole.MergeFrom(portion);
-      whole.set_more_follow(portion.more_follow());
+    IncomingConfiguration incoming(agent_.boot_id());
+    for (Bytes portion; reader->Read(&portion); portion.Clear()) {
+      if (const absl::Status added = incoming.Add(portion); !added.ok()) return ToGrpc(added);
     }
-    if (whole.more_follow()) return {grpc::StatusCode::ABORTED, "the configuration breaks off"};
-    const absl::Status configured = agent_.Configure(whole);
+    const auto whole = incoming.Take();
+    if (!whole.ok()) return ToGrpc(whole.status());
+    const absl::Status configured = agent_.Configure(*whole);
     if (absl::IsAlreadyExists(configured)) {
       *reply->mutable_later() = agent_.DescribeController();
       return grpc::Status::OK;

@@ -18,11 +18,12 @@ using grpc::experimental::InterceptionHookPoints;
 
 constexpr absl::string_view kInject = "/vipuagent.VipuAgent/Inject";
 
-// Methods whose messages this process parses itself (client_calls.h, grpc_transport.h).
+// Methods whose messages this process parses itself (client_calls.h, grpc_transport.h,
+// incoming_configuration.h).
 bool IsRaw(absl::string_view method) {
   return absl::StartsWith(method, "/vpod.ipuof.v1.Ipuof/") ||
          absl::StartsWith(method, "/vpod.telemetry.v1.Telemetry/") ||
-         method == "/vpod.fabric.v1.Fabric/Carry";
+         method == "/vpod.fabric.v1.Fabric/Carry" || method == "/vipuagent.VipuAgent/Configure";
 }
 
 class Interceptor : public grpc::experimental::Interceptor {

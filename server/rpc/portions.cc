@@ -13,8 +13,12 @@ std::vector<vipuagent::ConfigureRequest> SplitInPortions(const vipuagent::Config
   portions[0].set_controller_epoch(whole.controller_epoch());
   portions[0].set_controller_store(whole.controller_store());
   portions[0].set_controller_proof(whole.controller_proof());
-  *portions[0].mutable_removed() = whole.removed();
-  *portions[0].mutable_kept() = whole.kept();
+  if (whole.partitions().empty() && whole.removed().empty() && whole.kept().empty())
+    return portions;
+  portions[0].set_more_follow(true);
+  vipuagent::ConfigureRequest& second = portions.emplace_back();
+  *second.mutable_removed() = whole.removed();
+  *second.mutable_kept() = whole.kept();
   size_t bytes = 0;
   for (const vipuagent::AgentPartition& partition : whole.partitions()) {
     const size_t more = partition.ByteSizeLong();

@@ -12,7 +12,8 @@ namespace vpod::rpc {
 inline constexpr size_t kPortionBytes = 4 << 20;
 
 // The messages of VipuAgent.Configure that say what `whole` says: each but the last is followed by
-// more, and has partitions of at most `portion_bytes` or a single one.
+// more. The first has what is not repeated, so that it is small: the agent learns from it whether
+// the sender may go on. The others have partitions of at most `portion_bytes` or a single one.
 std::vector<vipuagent::ConfigureRequest> SplitInPortions(const vipuagent::ConfigureRequest& whole,
                                                          size_t portion_bytes = kPortionBytes);
 

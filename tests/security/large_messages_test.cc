@@ -135,6 +135,7 @@ TEST_F(LargeMessagesTest, AnAgentTakesNoMoreThanItNeeds) {
   Attack("attaches", "vpod.ipuof.v1.Ipuof.Attach", Unknown(kMost), "client");
   Attack("descriptions of machines", "vipuagent.VipuAgent.DescribeMachine", Unknown(kMost),
          "server");
+  Attack("configurations", "vipuagent.VipuAgent.Configure", Unknown(kMost), "server");
 }
 
 }  // namespace
