@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "device/base/secret.h"
 #include "device/base/sha256.h"
 #include "device/base/status.h"
 #include "server/agent/admission.h"
@@ -207,7 +208,8 @@ void Agent::SetPartitionOfIpus(const Partition& partition, const std::string& id
 }
 
 absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
-  if (!request.agent_boot_id().empty() && request.agent_boot_id() != boot_id_) {
+  // Over the network the id is demanded (server/rpc/incoming_configuration.h).
+  if (!request.agent_boot_id().empty() && !base::IsSecret(boot_id_, request.agent_boot_id())) {
     return absl::FailedPreconditionError(
         absl::StrCat("the configuration is for an earlier process at ", endpoint_));
   }

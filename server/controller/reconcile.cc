@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
+#include "device/base/secret.h"
 #include "device/base/text.h"
 #include "server/controller/controller.h"
 #include "server/controller/requirements.h"
@@ -320,7 +321,7 @@ void Controller::Configured(const std::string& endpoint, const vipuagent::Config
     if (it == state_.processes.end()) return;
     Process& process = *it->second;
     process.in_flight = false;
-    const bool is_same = process.boot_id == sent.agent_boot_id();
+    const bool is_same = base::IsSecret(process.boot_id, sent.agent_boot_id());
     // Without a proof the process has taken nothing, whatever its reason is: it is asked again.
     if (status.ok() && reply->has_later()) {
       status = absl::AbortedError("another controller's configuration");

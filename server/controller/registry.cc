@@ -182,7 +182,7 @@ absl::Status Controller::Register(const vipuagent::RegisterRequest& request,
     const auto known = state_.processes.find(request.endpoint());
     Process& process =
         known != state_.processes.end() ? *known->second : state_.AddProcess(request.endpoint());
-    const bool is_new = process.boot_id != request.boot_id();
+    const bool is_new = !base::IsSecret(process.boot_id, request.boot_id());
     const bool was_up = process.up && !is_new;
     std::map<std::string, Partition*> affected;
     if (!was_up) affected = process.partitions;
@@ -224,7 +224,7 @@ vipuagent::HeartbeatReply Controller::Heartbeat(const vipuagent::HeartbeatReques
   {
     base::MutexLock lock(mutex_);
     const auto it = state_.processes.find(request.endpoint());
-    if (it == state_.processes.end() || it->second->boot_id != request.boot_id()) {
+    if (it == state_.processes.end() || !base::IsSecret(it->second->boot_id, request.boot_id())) {
       reply.set_register_(true);
       return reply;
     }
