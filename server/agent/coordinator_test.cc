@@ -87,18 +87,20 @@ TEST_F(CoordinatorTest, AgentsAloneJoin) {
   join.set_endpoint("away:1");
   *join.mutable_member() = Open(14, 0, 1, 8).job();
   join.add_units(4);
-  std::vector<fabric::v1::JobEvent> events;
-  const auto send = [&](const fabric::v1::JobEvent& event) { events.push_back(event); };
+  // Shared, because the agent tells the part of the job's end when it goes itself.
+  const auto events = std::make_shared<std::vector<fabric::v1::JobEvent>>();
+  const auto send = [events](const fabric::v1::JobEvent& event) { events->push_back(event); };
   for (const char* key : {"", kKey, "9ee4", "9ee55"}) {
     join.set_boot_id(key);
     EXPECT_EQ(agent_->JoinRemote(join, send).status().code(), absl::StatusCode::kUnauthenticated)
         << key;
   }
-  EXPECT_TRUE(events.empty());
+  EXPECT_TRUE(events->empty());
   join.set_boot_id(kBootId);
   ASSERT_TRUE(agent_->JoinRemote(join, send).ok());
-  ASSERT_EQ(events.size(), 1u);
-  const std::string token = events[0].joined().token(), key = events[0].joined().arena_key();
+  ASSERT_EQ(events->size(), 1u);
+  const fabric::v1::JobJoined& told = events->front().joined();
+  const std::string token = told.token(), key = told.arena_key();
   EXPECT_EQ(token.size(), 32u);
   EXPECT_EQ(key.size(), 32u);
   EXPECT_NE(token, key);
