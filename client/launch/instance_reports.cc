@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -96,6 +97,25 @@ std::optional<FirstEnd> FindFirstEnd(const std::vector<InstanceReport>& reports,
   return FirstEnd{silent[0], it->second->pid, it->second->host, std::nullopt};
 }
 
+std::optional<size_t> FindPlaceToFree(const std::vector<std::optional<uint32_t>>& strangers) {
+  struct Places {
+    size_t oldest = 0, count = 0;
+  };
+  std::map<uint32_t, Places> of_address;
+  for (size_t i = 0; i < strangers.size(); ++i) {
+    if (!strangers[i].has_value()) continue;
+    // A process may connect from any address of the loopback network.
+    const bool is_loopback = *strangers[i] >> 24 == IN_LOOPBACKNET;
+    Places& places = of_address[is_loopback ? INADDR_LOOPBACK : *strangers[i]];
+    if (places.count++ == 0) places.oldest = i;
+  }
+  const auto most = std::max_element(
+      of_address.begin(), of_address.end(),
+      [](const auto& a, const auto& b) { return a.second.count < b.second.count; });
+  if (most == of_address.end()) return std::nullopt;
+  return most->second.oldest;
+}
+
 absl::StatusOr<std::unique_ptr<InstanceReports>> InstanceReports::Listen(const Options& options) {
   const auto failed = [] {
     return absl::UnavailableError(absl::StrCat("cannot listen: ", std::strerror(errno)));
@@ -160,20 +180,28 @@ bool InstanceReports::ServeOnce(int limit_ms) {
 }
 
 void InstanceReports::Accept() {
-  base::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd.valid()) return;
-  // There are no more places than there could be supervisors, whatever process connects: the
-  // stranger that has been there longest makes room. A supervisor reports as soon as it connects.
-  const size_t most = static_cast<size_t>(options_.instances) * 2 + 16;
-  if (connections_.size() >= most) {
-    const auto stranger =
-        std::find_if(connections_.begin(), connections_.end(),
-                     [](const Connection& each) { return !each.has_shown_token; });
-    if (stranger == connections_.end()) return;
-    connections_.erase(stranger);
-  }
-  connections_.push_back({std::move(fd), ""});
+  sockaddr_in peer{};
+  socklen_t length = sizeof(peer);
+  base::UniqueFd fd(accept4(listener_.get(), reinterpret_cast<sockaddr*>(&peer), &length,
+                            SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd.valid() || !MakeRoom()) return;
+  connections_.push_back({std::move(fd), ntohl(peer.sin_addr.s_addr), ""});
   Read(connections_.back());
+}
+
+bool InstanceReports::MakeRoom() {
+  // There are no more places than there could be supervisors, whatever process connects: a stranger
+  // makes room. A supervisor reports as soon as it connects.
+  const size_t most = static_cast<size_t>(options_.instances) * 2 + 16;
+  if (connections_.size() < most) return true;
+  std::vector<std::optional<uint32_t>> strangers;
+  for (const Connection& each : connections_) {
+    strangers.push_back(each.has_shown_token ? std::nullopt : std::optional(each.address));
+  }
+  const std::optional<size_t> place = FindPlaceToFree(strangers);
+  if (!place.has_value()) return false;
+  connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(*place));
+  return true;
 }
 
 void InstanceReports::Read(Connection& connection) {

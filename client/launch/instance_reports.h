@@ -1,6 +1,8 @@
 // The supervisors' reports to poprun, and the instance that ended first.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +30,12 @@ struct FirstEnd {
 // it: the others have all been told to end. Empty if there is not exactly one such.
 std::optional<FirstEnd> FindFirstEnd(const std::vector<InstanceReport>& reports, int instances);
 
+// The place of the connection that makes room for another: the oldest of the address that has most,
+// so that a process elsewhere cannot push out supervisors, however fast it connects. For each
+// connection, oldest first, the IPv4 address in host order, or nothing if it has shown the token
+// and keeps its place. Empty if all have.
+std::optional<size_t> FindPlaceToFree(const std::vector<std::optional<uint32_t>>& strangers);
+
 // Listens for the supervisors of a job on a thread of its own, from its making to its end.
 class InstanceReports {
  public:
@@ -49,6 +57,7 @@ class InstanceReports {
  private:
   struct Connection {
     base::UniqueFd fd;
+    uint32_t address;  // IPv4, in host order
     std::string received;
     bool has_shown_token = false;
   };
@@ -57,6 +66,8 @@ class InstanceReports {
   // False when nothing came within the limit.
   bool ServeOnce(int limit_ms);
   void Accept();
+  // False: there is none, and nobody can be disconnected.
+  bool MakeRoom();
   void Read(Connection& connection);
 
   const Options options_;

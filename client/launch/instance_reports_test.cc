@@ -67,6 +67,20 @@ TEST(FirstEndTest, NobodyIsNamedByGuessing) {
   EXPECT_FALSE(FindFirstEnd({Started(0), Started(1), Told(0, 5)}, 3).has_value());
 }
 
+TEST(FindPlaceToFreeTest, TheOldestStrangerOfTheAddressWithMostGoes) {
+  constexpr uint32_t kHost = 0x0a050001, kStranger = 0x0a0500ff, kLoopback = 0x7f000001;
+  const std::nullopt_t kSupervisor = std::nullopt;
+  // An honest host that was there first, and a fast stranger.
+  EXPECT_EQ(FindPlaceToFree({kHost, kSupervisor, kStranger, kHost, kStranger, kStranger}), 2u);
+  EXPECT_EQ(FindPlaceToFree({kSupervisor, kHost, kSupervisor}), 1u);
+  EXPECT_EQ(FindPlaceToFree({kSupervisor, kSupervisor}), std::nullopt);
+  EXPECT_EQ(FindPlaceToFree({}), std::nullopt);
+  // What has shown the token does not count.
+  EXPECT_EQ(FindPlaceToFree({kSupervisor, kSupervisor, kHost, kStranger, kStranger}), 3u);
+  // All of the loopback network is one address.
+  EXPECT_EQ(FindPlaceToFree({kHost, kHost, kLoopback, kLoopback + 1, kLoopback + 2}), 2u);
+}
+
 // A supervisor's end of a connection to `where`.
 class Line {
  public:
