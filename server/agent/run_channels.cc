@@ -70,6 +70,9 @@ struct RunChannels::State : std::enable_shared_from_this<State> {
 
   void Forget(const std::shared_ptr<Channel>& channel) {
     base::MutexLock lock(mutex);
+    Drop(channel);
+  }
+  void Drop(const std::shared_ptr<Channel>& channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     const auto it = channels.find(channel->lease_id);
     if (it != channels.end() && it->second == channel) channels.erase(it);
   }
@@ -103,11 +106,13 @@ struct RunChannels::State : std::enable_shared_from_this<State> {
     base::MutexLock lock(mutex);
     const auto channel = weak.lock();
     if (closed || channel == nullptr) return;
-    // The socket has room: the client has read the answer before this one.
+    // The socket has room, unless the client does not read. What such a client has sent ahead is
+    // not run.
     if (send(channel->socket.native_handle(), answer.data(), answer.size(),
-             MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(answer.size()))
-      channel->ShutDown();
-    Read(channel);
+             MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(answer.size()))
+      return Read(channel);
+    channel->ShutDown();
+    Drop(channel);
   }
 
   Agent& agent;

@@ -33,6 +33,11 @@ class Client {
     const shm::RunRequest request{program, slot};
     EXPECT_EQ(send(connection_.get(), &request, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
   }
+  // False: the agent has ended the channel. A socket that is full makes it wait.
+  bool TrySend(uint32_t program) {
+    const shm::RunRequest request{program, 0};
+    return send(connection_.get(), &request, sizeof(request), MSG_NOSIGNAL) == sizeof(request);
+  }
   // Whether there is something to read; waits for nothing.
   bool Answered() const {
     char byte;
@@ -139,6 +144,23 @@ TEST_F(RunChannelsTest, AClientThatHangsUpLeavesTheAgentServing) {
   Client client(local_socket_, other->lease_id());
   EXPECT_EQ(client.Run(kRest), absl::OkStatus());
   agent_->Release(lease_, /*lost=*/true);
+}
+
+TEST_F(RunChannelsTest, AClientThatNeverReadsLosesItsChannel) {
+  Client client(local_socket_, lease_);
+  ASSERT_TRUE(client.open());
+  constexpr int kFarTooMany = 100'000;  // for the memory of a socket
+  int sent = 0, answered = 0;
+  while (sent < kFarTooMany && client.TrySend(kRest)) ++sent;
+  EXPECT_LT(sent, kFarTooMany);
+  // Answers are whole or not there.
+  std::optional<absl::Status> answer;
+  for (; (answer = client.Answer()).has_value(); ++answered) EXPECT_EQ(*answer, absl::OkStatus());
+  EXPECT_GT(answered, 0);
+  EXPECT_LE(answered, sent);
+  // The lease goes on, and nothing runs for the lost channel.
+  Client next(local_socket_, lease_);
+  EXPECT_EQ(next.Run(kRest), absl::OkStatus());
 }
 
 TEST_F(RunChannelsTest, AProcessThatHangsAnswersWhenItGoesOn) {
