@@ -1,11 +1,14 @@
 // A POD of `vpod up` that is backed up, ended and restored.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "device/base/file.h"
 #include "device/base/unique_fd.h"
@@ -134,6 +137,29 @@ TEST(VpodBackupTest, ARefusedRestoreChangesNothing) {
   TestPod none(0);
   ExpectRefused(none.Run({"vpod", "restore", bad}), "is not a file of 'vpod backup'");
   ExpectRefused(none.Run({"vpod", "restore", file}), "is in use, which is that of the POD");
+  EXPECT_FALSE(fs::exists(none.home()));
+}
+
+// The directory of the archive's files is private, but the files are keys.
+TEST(VpodBackupTest, AnArchiveWithAClosedDirectoryLeavesNothingBehind) {
+  TestPod none(0);
+  const std::string staging = none.directory() + "/staging";
+  ASSERT_TRUE(fs::create_directory(staging));
+  ASSERT_EQ(
+      none.Shell("cd " + none.directory() +
+                 " && mkdir -p a/closed && echo key > a/server.key && "
+                 "echo key > a/closed/client.key && tar -C a --exclude=./closed -cf closed.tar "
+                 ". && tar -C a --mode=0 -rf closed.tar ./closed && gzip closed.tar")
+          .code,
+      0);
+  none.environment()["TMPDIR"] = staging;
+  std::vector<std::string> words = {"vpod", "restore", none.directory() + "/closed.tar.gz"};
+  // To the superuser a directory is closed only without these capabilities.
+  const std::vector<std::string> without = {"setpriv", "--bounding-set",
+                                            "-dac_override,-dac_read_search"};
+  if (geteuid() == 0) words.insert(words.begin(), without.begin(), without.end());
+  ExpectRefused(none.Run(words), "it has a directory that cannot be read");
+  EXPECT_TRUE(fs::is_empty(staging));
   EXPECT_FALSE(fs::exists(none.home()));
 }
 

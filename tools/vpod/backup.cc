@@ -23,6 +23,21 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kPatience{60};
 
+// Lets their owner read and change all directories of a tree: an archive may close some of them,
+// and nothing below those could be removed.
+void OpenDirectories(const std::string& root) {
+  std::error_code error, ignored;
+  const auto open = [&](const fs::path& directory) {
+    fs::permissions(directory, fs::perms::owner_all, fs::perm_options::add, ignored);
+  };
+  open(root);
+  const fs::recursive_directory_iterator end;
+  for (fs::recursive_directory_iterator entry(root, error); !error && entry != end;
+       entry.increment(error)) {
+    if (fs::is_directory(entry->symlink_status(ignored))) open(entry->path());
+  }
+}
+
 // A directory for its owner only, which goes with the object.
 class PrivateDirectory {
  public:
@@ -36,8 +51,10 @@ class PrivateDirectory {
   PrivateDirectory(PrivateDirectory&& other) noexcept
       : path_(std::exchange(other.path_, std::string())) {}
   ~PrivateDirectory() {
+    if (path_.empty()) return;
     std::error_code error;
-    if (!path_.empty()) fs::remove_all(path_, error);
+    OpenDirectories(path_);
+    fs::remove_all(path_, error);
   }
 
   const std::string& path() const { return path_; }
@@ -54,11 +71,16 @@ absl::Status NotABackup(const std::string& file, absl::string_view why) {
 // Only what BackUp writes, so that nothing leads out of the directory.
 absl::Status CheckUnpacked(const std::string& file, const std::string& directory) {
   std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(directory, error)) {
-    const fs::file_status status = entry.symlink_status(error);
+  const fs::recursive_directory_iterator end;
+  // A loop over a range would throw where a directory cannot be read.
+  for (fs::recursive_directory_iterator entry(directory, error); !error && entry != end;
+       entry.increment(error)) {
+    std::error_code unknown;
+    const fs::file_status status = entry->symlink_status(unknown);
     if (!fs::is_regular_file(status) && !fs::is_directory(status))
       return NotABackup(file, "it has more than files and directories");
   }
+  if (error) return NotABackup(file, "it has a directory that cannot be read");
   for (const std::string& name : {std::string(kStoreFile), std::string("pod.json")}) {
     if (!fs::is_regular_file(absl::StrCat(directory, "/", name), error))
       return NotABackup(file, absl::StrCat("it has no ", name));
