@@ -151,6 +151,7 @@ TEST(VpodBackupTest, AnArchiveWithAClosedDirectoryLeavesNothingBehind) {
                        "./closed && gzip closed.tar")
                 .code,
             0);
+  none.environment()["TMPDIR"] = staging;
   std::vector<std::string> words = {"vpod", "restore", none.directory() + "/closed.tar.gz"};
   // To the superuser a directory is closed only without these capabilities.
   const std::vector<std::string> without = {"setpriv", "--bounding-set",
