@@ -2,17 +2,15 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
-
 namespace vpod::controller {
 
 absl::StatusOr<std::unique_ptr<Turns::Turn>> Turns::Await(const std::string& who) {
   base::MutexLock lock(mutex_);
   Party& party = parties_[who];
-  if (party.waiting.size() >= most_waiting_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("Too many calls of user ", who, " wait; try again."));
-  }
+  const size_t of_party = party.waiting.size();
+  // Without a name: whoever is refused is not to learn which names exist.
+  if (of_party >= most_waiting_ || (of_party > 0 && waiting_ >= most_together_))
+    return absl::ResourceExhaustedError("Too many calls wait; try again.");
   Waiting self;
   party.waiting.push_back(&self);
   ++waiting_;

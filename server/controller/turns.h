@@ -19,8 +19,9 @@ namespace vpod::controller {
 // Thread-safe. Outlives the turns that it gives.
 class Turns {
  public:
-  // Of each, at most `most_waiting` calls wait.
-  Turns(size_t at_once, size_t most_waiting) : at_once_(at_once), most_waiting_(most_waiting) {}
+  // Of each, at most `most_waiting` calls wait; and when `most_together` of all wait, at most one.
+  Turns(size_t at_once, size_t most_waiting, size_t most_together)
+      : at_once_(at_once), most_waiting_(most_waiting), most_together_(most_together) {}
 
   // Holds a turn until it goes away.
   class Turn {
@@ -33,7 +34,7 @@ class Turns {
    private:
     Turns& turns_;
   };
-  // Waits for a turn. ResourceExhausted, at once, if too many calls of `who` wait already.
+  // Waits for a turn. ResourceExhausted, at once, if too many calls wait already.
   absl::StatusOr<std::unique_ptr<Turn>> Await(const std::string& who) ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls that wait now.
   size_t waiting() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -50,7 +51,7 @@ class Turns {
   // Lets those begin for whom there is room.
   void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const size_t at_once_, most_waiting_;
+  const size_t at_once_, most_waiting_, most_together_;
   base::Mutex mutex_;
   std::condition_variable changed_;
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0, waiting_ ABSL_GUARDED_BY(mutex_) = 0;

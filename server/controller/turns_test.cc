@@ -48,7 +48,7 @@ class TurnsTest : public testing::Test {
     return Began(began + 1);
   }
 
-  Turns turns_{1, 100};
+  Turns turns_{1, 100, 120};
   base::Mutex mutex_;
   std::vector<std::string> began_;
   std::atomic<int> ends_ = 0;
@@ -68,14 +68,33 @@ TEST_F(TurnsTest, OneWhoAsksOftenIsInNobodysWay) {
 TEST_F(TurnsTest, SoManyOfEachWait) {
   for (int i = 0; i < 101; ++i) Ask("mallory");  // one has the turn
   EXPECT_EQ(turns_.Await("mallory").status(),
-            absl::ResourceExhaustedError("Too many calls of user mallory wait; try again."));
+            absl::ResourceExhaustedError("Too many calls wait; try again."));
   Ask("alice");
   const auto began = EndOne();
   EXPECT_EQ(began.back(), "alice") << "she has had the fewest, and is the first by name";
 }
 
+// However many names somebody asks by, threads are left for others, each of whom may still wait.
+TEST_F(TurnsTest, SoManyOfAllWaitAndThenOneOfEach) {
+  for (int i = 0; i < 121; ++i) Ask("mallory" + std::to_string(i % 20));  // one has the turn
+  const absl::Status refused = absl::ResourceExhaustedError("Too many calls wait; try again.");
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(turns_.Await("mallory" + std::to_string(i)).status(), refused) << i;
+  EXPECT_EQ(turns_.waiting(), 120u);
+  Ask("alice");
+  EXPECT_EQ(turns_.Await("alice").status(), refused);
+  Ask("bob");
+  EXPECT_EQ(turns_.waiting(), 122u);
+  EXPECT_EQ(EndOne().back(), "alice") << "she has had the fewest, and is the first by name";
+  EXPECT_EQ(EndOne().back(), "bob");
+  EXPECT_EQ(turns_.Await("mallory0").status(), refused) << "120 still wait";
+  EXPECT_EQ(EndOne().back(), "mallory0");
+  Ask("mallory0");
+  EXPECT_EQ(turns_.waiting(), 120u);
+}
+
 TEST(TurnsAtOnceTest, SeveralRunTogetherAndNoMore) {
-  Turns turns(3, 100);
+  Turns turns(3, 100, 100);
   std::atomic<int> running = 0, most = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < 30; ++i) {

@@ -19,7 +19,8 @@ namespace {
 constexpr char kKind[] = "user";
 // Names under which other work takes turns at hashing; no user can have them as an id.
 constexpr char kUnknown[] = "(unknown)", kIssuing[] = "(new keys)";
-constexpr size_t kMostWaiting = 64;
+// Each call that waits holds one of the 256 threads that answer calls.
+constexpr size_t kMostWaiting = 64, kMostTogether = 96;
 
 // Each takes a processor for tens of milliseconds, and 16 MiB.
 size_t HashesAtOnce() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 2, 4); }
@@ -63,7 +64,8 @@ absl::Status WrongCredentials() {
 
 }  // namespace
 
-Users::Users() : verified_key_(base::RandomBytes(32)), hashing_(HashesAtOnce(), kMostWaiting) {}
+Users::Users()
+    : verified_key_(base::RandomBytes(32)), hashing_(HashesAtOnce(), kMostWaiting, kMostTogether) {}
 
 absl::StatusOr<std::unique_ptr<Users>> Users::Load(Store& store) {
   std::unique_ptr<Users> users(new Users);

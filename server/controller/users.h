@@ -52,7 +52,7 @@ class Users {
 
   // The user who shows the key. Unauthenticated without saying whether user or key is wrong. Takes
   // tens of milliseconds for the first call of a user, and for wrong keys; a few at a time, and
-  // users take turns. ResourceExhausted if too many calls of the user wait.
+  // users take turns. ResourceExhausted if too many calls wait.
   absl::StatusOr<Caller> Authenticate(const std::string& id, const std::string& access_key);
   // A user who was authenticated. Unauthenticated when removed since.
   absl::StatusOr<Caller> Find(const std::string& id);
