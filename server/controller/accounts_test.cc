@@ -331,6 +331,100 @@ INSTANTIATE_TEST_SUITE_P(Ways, CreatorLosesTest,
 
 TEST_F(LostRightsTest, NobodyIsHandedOverWhatTheyLose) {
   EXPECT_EQ(Text(controller_->RemoveUser("alice", "alice", vipuadmin::JOBS_GO_ON)),
+// The partition of two agents of which one does not take what it is told.
+class RefusedRightsTest : public AccountsTest {
+ protected:
+  void SetUp() override {
+    CreatePodOfTwoProcesses();
+    ASSERT_TRUE(CreateLimited("alice", {"c1"}).ok());
+  }
+  // Gives alice a new key and has her jobs end.
+  void EndJobs() {
+    vipuadmin::UpdateUserRequest request;
+    request.set_id("alice");
+    request.set_new_access_key(true);
+    request.set_jobs(vipuadmin::JOBS_END);
+    const auto key = controller_->UpdateUser(request, "root");
+    ASSERT_TRUE(key.ok()) << key.status();
+  }
+  // Whether the only partition of the call has to end alice's jobs.
+  static bool EndsJobs(const FakeGateway::Call& call) {
+    return call.request.partitions_size() == 1 &&
+           call.request.partitions(0).ended_before().contains("alice");
+  }
+};
+
+TEST_F(RefusedRightsTest, AnAgentThatRefusesANewKeyIsAskedAgainAndTheOthersAreTold) {
+  CreateActive(Wanted("p1", 8));
+  EndJobs();
+  ASSERT_EQ(gateway_.calls.size(), 2u);
+  const FakeGateway::Call refused = gateway_.Answer(absl::InvalidArgumentError("not now"));
+  EXPECT_TRUE(EndsJobs(refused));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  EXPECT_EQ(StatusOf("p1").message(), "not now");
+  ASSERT_EQ(gateway_.calls.size(), 1u) << "not at once";
+  EndJobs();  // the one that has refused hears of it, the other one when it has answered
+  ASSERT_EQ(gateway_.calls.size(), 2u);
+  std::set<std::string> told;
+  for (int i = 0; i < 3; ++i) {
+    const FakeGateway::Call call = gateway_.Answer();
+    EXPECT_TRUE(EndsJobs(call)) << call.endpoint;
+    if (call.request.partitions(0).generation() == StatusOf("p1").generation())
+      told.insert(call.endpoint);
+  }
+  EXPECT_EQ(told, (std::set<std::string>{"process-1", "process-2"}));
+  EXPECT_TRUE(gateway_.calls.empty());
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StatusOf("p1").message(), "");
+}
+
+TEST_F(RefusedRightsTest, AnAgentThatGoesOnRefusingANewKeyIsAskedByEveryTick) {
+  CreateActive(Wanted("p1", 4));
+  EndJobs();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(gateway_.calls.size(), 1u);
+    EXPECT_TRUE(EndsJobs(gateway_.Answer(absl::InvalidArgumentError("not now"))));
+    EXPECT_TRUE(gateway_.calls.empty()) << "not at once";
+    controller_->Tick();
+  }
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
+// Partitions of one agent are told singly once it has refused several; the first is in nobody's
+// way.
+TEST_F(RefusedRightsTest, ARefusedKeyKeepsNoOtherPartitionWaiting) {
+  for (const char* id : {"p1", "p2", "p3"}) CreateActive(Wanted(id, 1));
+  EndJobs();
+  const absl::Status refusal = absl::InvalidArgumentError("not p1");
+  EXPECT_EQ(gateway_.Answer(refusal).request.partitions_size(), 3);
+  EXPECT_EQ(gateway_.Answer(refusal).request.partitions(0).id(), "p1");
+  controller_->Tick();
+  for (const std::string id : {"p2", "p3", "p1"}) {
+    ASSERT_EQ(gateway_.calls.size(), 1u);
+    const FakeGateway::Call call = gateway_.Answer();
+    EXPECT_TRUE(EndsJobs(call));
+    EXPECT_EQ(call.request.partitions(0).id(), id);
+    EXPECT_EQ(StateOf(id), vipuuser::PS_ACTIVE);
+  }
+  EXPECT_TRUE(gateway_.calls.empty());
+}
+
+// An agent that has refused the partition itself is no reason to tell the others nothing.
+TEST_F(RefusedRightsTest, ThePartitionOfAnAgentThatRefusedItIsToldAgain) {
+  ASSERT_TRUE(Create("p1", 8).ok());
+  gateway_.Answer(absl::InvalidArgumentError("no such machine"));
+  gateway_.ConfirmAll();
+  ASSERT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  EndJobs();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  ASSERT_EQ(gateway_.calls.size(), 2u);
+  for (const FakeGateway::Call& call : gateway_.calls) EXPECT_TRUE(EndsJobs(call)) << call.endpoint;
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
             "FAILED_PRECONDITION: Partition own would be handed over to user alice, who loses it "
             "by this change; have another administrator make it.");
   EXPECT_TRUE(controller_->GetUser("alice").ok());

@@ -399,7 +399,8 @@ class Controller {
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Confirmed(Process& process, const vipuagent::ConfigureRequest& sent)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void NotConfirmed(Process& process, const vipuagent::ConfigureRequest& sent,
+  // Whether the process is to be sent another configuration at once: one that says something else.
+  bool NotConfirmed(Process& process, const vipuagent::ConfigureRequest& sent,
                     const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Store* const store_;

@@ -253,9 +253,13 @@ vipuagent::ConfigureRequest Controller::NextConfiguration(Process& process) {
     for (const auto& [id, partition] : process.partitions) process.changed.insert(id);
   }
   removals_.AddTo(process, state_, request);
+  // All get their turn, also if the process refuses one of them again and again.
+  const std::set<std::string> changed = std::exchange(process.changed, {});
+  std::vector<std::string> ids(changed.upper_bound(process.put_off), changed.end());
+  ids.insert(ids.end(), changed.begin(), changed.upper_bound(process.put_off));
   std::set<std::string> later;
   bool has_new = false;
-  for (const std::string& id : std::exchange(process.changed, {})) {
+  for (const std::string& id : ids) {
     const auto it = process.partitions.find(id);
     const bool holds =
         it != process.partitions.end() && it->second->unregistered == 0 && !IsRefused(*it->second);
@@ -322,6 +326,8 @@ void Controller::Configured(const std::string& endpoint, const vipuagent::Config
     Process& process = *it->second;
     process.in_flight = false;
     const bool is_same = base::IsSecret(process.boot_id, sent.agent_boot_id());
+    // A request that the network lost is sent again by the next tick, not at once and for ever.
+    bool again = true;
     // Without a proof the process has taken nothing, whatever its reason is: it is asked again.
     if (status.ok() && reply->has_later()) {
       status = absl::AbortedError("another controller's configuration");
@@ -332,13 +338,9 @@ void Controller::Configured(const std::string& endpoint, const vipuagent::Config
       Confirmed(process, sent);
       for (const auto& [id, partition] : affected) UpdateState(*partition);
     } else if (is_same) {
-      NotConfirmed(process, sent, status);
+      again = NotConfirmed(process, sent, status);
     }
     if (process.sequence == 0 || !process.changed.empty()) state_.dirty[endpoint] = &process;
-    // A request that the network lost is sent again by the next tick, not at once and for ever.
-    const bool again = !is_same || status.ok() ||
-                       (absl::IsInvalidArgument(status) && sent.partitions_size() > 0) ||
-                       (absl::IsFailedPrecondition(status) && !sent.complete());
     if (!again) return;
   }
   Reconcile();
@@ -346,7 +348,10 @@ void Controller::Configured(const std::string& endpoint, const vipuagent::Config
 
 void Controller::Confirmed(Process& process, const vipuagent::ConfigureRequest& sent) {
   process.sequence = sent.sequence();
-  if (process.changed.empty()) process.one_new_at_a_time = false;
+  if (process.changed.empty()) {
+    process.one_new_at_a_time = false;
+    process.put_off.clear();
+  }
   if (sent.complete()) {
     process.confirmed.clear();
     process.was_sent_all = true;
@@ -368,7 +373,7 @@ void Controller::Confirmed(Process& process, const vipuagent::ConfigureRequest& 
   }
 }
 
-void Controller::NotConfirmed(Process& process, const vipuagent::ConfigureRequest& sent,
+bool Controller::NotConfirmed(Process& process, const vipuagent::ConfigureRequest& sent,
                               const absl::Status& status) {
   for (const vipuagent::RemovedPartition& removed : sent.removed())
     process.changed.insert(removed.id());
@@ -378,20 +383,34 @@ void Controller::NotConfirmed(Process& process, const vipuagent::ConfigureReques
     const auto it = process.confirmed.find(spec.id());
     if (it == process.confirmed.end() || it->second != spec.generation()) news.push_back(&spec);
   }
-  if (absl::IsFailedPrecondition(status)) process.sequence = 0;  // it has lost what it was told
-  if (!absl::IsInvalidArgument(status)) return;
+  if (absl::IsFailedPrecondition(status)) {
+    process.sequence = 0;  // it has lost what it was told
+    return !sent.complete();
+  }
+  if (!absl::IsInvalidArgument(status) || sent.partitions_size() == 0) return false;
   if (news.size() > 1) {
     process.one_new_at_a_time = true;  // which of them is it?
-    return;
+    return true;
   }
-  // The agent will never take it: trying again is useless.
+  bool again = true;
   for (const auto& spec : sent.partitions()) {
     if (!news.empty() && &spec != news[0]) continue;
     Partition* partition = state_.FindPartition(spec.id());
     if (partition == nullptr || partition->stored.generation() != spec.generation()) continue;
+    const auto held = process.confirmed.find(spec.id());
+    if (held != process.confirmed.end() && held->second >= spec.config_generation()) {
+      // It runs the partition, and must take the new key and end what is to end there.
+      if (partition->state == vipuuser::PS_PENDING)
+        partition->last_error = base::Printable(status.message(), kMostReasonBytes);
+      process.put_off = spec.id();
+      again = false;
+      continue;
+    }
+    // The agent will never take it: trying again is useless.
     SetState(*partition, vipuuser::PS_ERROR, Trouble::kRefused, std::string(status.message()));
     state_.Touch(*partition);  // the others need not hold it either
   }
+  return again;
 }
 
 }  // namespace vpod::controller

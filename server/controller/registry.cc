@@ -155,6 +155,7 @@ void Controller::Admit(Process& process, const vipuagent::RegisterRequest& reque
   process.sequence = 0;
   process.was_sent_all = false;
   process.one_new_at_a_time = false;
+  process.put_off.clear();
   state_.ForgetHealth(process);
   // It knows nothing yet, and its peers do not know it.
   for (const auto& [id, partition] : process.partitions) state_.Reconfirm(*partition);

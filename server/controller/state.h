@@ -79,6 +79,7 @@ struct Process {
   bool was_sent_all = false;  // since it or the controller started
   std::set<std::string> changed;   // partitions that it has to be told of, also those that are gone
   bool one_new_at_a_time = false;  // it refused several together: which of them is found out singly
+  std::string put_off;  // partition that it refused and is asked to take again, after the others
   std::unordered_map<std::string, uint64_t> confirmed;  // partition -> generation
 };
 
