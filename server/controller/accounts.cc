@@ -32,10 +32,12 @@ std::multimap<std::string, std::string> Controller::PartitionsByUser() {
 }
 
 absl::StatusOr<std::string> Controller::CreateUser(const vipuadmin::User& user,
-                                                   const std::string& by) {
+                                                   const std::string& by,
+                                                   const CallerCheck& check) {
   VPOD_RETURN_IF_ERROR(CheckId(user.id()));
   VPOD_ASSIGN_OR_RETURN(const IssuedKey key, users_->IssueKey());
   base::MutexLock lock(mutex_);
+  if (check) VPOD_RETURN_IF_ERROR(check());
   VPOD_RETURN_IF_ERROR(CheckAllocationsExist(user.allocation_ids()));
   const std::string text = absl::StrCat(
       user.admin() ? "created as administrator " : "created ",
@@ -63,7 +65,8 @@ absl::StatusOr<vipuadmin::User> Controller::GetUser(const std::string& id) {
 }
 
 absl::StatusOr<std::string> Controller::UpdateUser(const vipuadmin::UpdateUserRequest& request,
-                                                   const std::string& by) {
+                                                   const std::string& by,
+                                                   const CallerCheck& check) {
   std::optional<IssuedKey> key;
   std::vector<std::string> done;
   if (request.new_access_key()) {
@@ -79,6 +82,7 @@ absl::StatusOr<std::string> Controller::UpdateUser(const vipuadmin::UpdateUserRe
                       .jobs = request.jobs()};
   {
     base::MutexLock lock(mutex_);
+    if (check) VPOD_RETURN_IF_ERROR(check());
     VPOD_RETURN_IF_ERROR(users_->Get(request.id()).status());
     VPOD_RETURN_IF_ERROR(CheckAllocationsExist(request.allocation_ids()));
     VPOD_ASSIGN_OR_RETURN(const Caller before, users_->Find(request.id()));
@@ -97,7 +101,7 @@ absl::StatusOr<std::string> Controller::UpdateUser(const vipuadmin::UpdateUserRe
 }
 
 absl::Status Controller::RemoveUser(const std::string& id, const std::string& by,
-                                    vipuadmin::JobsOfUser jobs) {
+                                    vipuadmin::JobsOfUser jobs, const CallerCheck& check) {
   RightsChange change{.subject = absl::StrCat("User ", id),
                       .object = ObjectOf(id),
                       .by = by,
@@ -105,6 +109,7 @@ absl::Status Controller::RemoveUser(const std::string& id, const std::string& by
                       .jobs = jobs};
   {
     base::MutexLock lock(mutex_);
+    if (check) VPOD_RETURN_IF_ERROR(check());
     VPOD_RETURN_IF_ERROR(users_->Get(id).status());
     VPOD_ASSIGN_OR_RETURN(const Caller before, users_->Find(id));
     AddLosses(before, nullptr, false, change);

@@ -133,6 +133,49 @@ TEST_F(AccountsTest, ChangesAreLoggedButNoKeys) {
   EXPECT_EQ((*controller_->ListEvents(newest))[0].user, "root");
 }
 
+// An administrator who was removed while the call waited.
+TEST_F(AccountsTest, ChangesOfRightsAskWhetherTheCallerIsStillCurrent) {
+  CreatePod(2);
+  ASSERT_TRUE(CreateLimited("alice", {"c1"}).ok());
+  ASSERT_TRUE(CreateAllocation("kept", "ag1", {"alice"}).ok());
+  const absl::Status gone = absl::UnauthenticatedError("gone");
+  int asked = 0;
+  const CallerCheck check = [&] {
+    ++asked;
+    return gone;
+  };
+  const size_t events = controller_->ListEvents({})->size();
+  vipuadmin::User mallory;
+  mallory.set_id("mallory");
+  mallory.set_admin(true);
+  vipuadmin::UpdateUserRequest user;
+  user.set_id("alice");
+  user.set_new_access_key(true);
+  user.set_all_allocations(true);
+  vipuadmin::Allocation allocation;
+  allocation.set_id("a");
+  allocation.set_cluster_id("c1");
+  allocation.add_agent_ids("ag0");
+  vipuadmin::UpdateAllocationRequest users;
+  users.set_id("kept");
+  users.mutable_user_ids();
+  EXPECT_EQ(controller_->CreateUser(mallory, "boss", check).status(), gone);
+  EXPECT_EQ(controller_->UpdateUser(user, "boss", check).status(), gone);
+  EXPECT_EQ(controller_->RemoveUser("alice", "boss", vipuadmin::JOBS_END, check), gone);
+  EXPECT_EQ(controller_->CreateAllocation(allocation, "boss", check), gone);
+  EXPECT_EQ(controller_->UpdateAllocation(users, "boss", check), gone);
+  EXPECT_EQ(controller_->RemoveAllocation("kept", "boss", check), gone);
+  EXPECT_EQ(controller_->Backup("boss", check).status(), gone);
+  EXPECT_EQ(asked, 7) << "each asks once";
+  // Nor is anybody told what there is.
+  EXPECT_EQ(controller_->RemoveUser("nobody", "boss", vipuadmin::JOBS_END, check), gone);
+  EXPECT_EQ(controller_->RemoveAllocation("nothing", "boss", check), gone);
+  EXPECT_EQ(Listed(), "c1: alice, kept: alice");
+  EXPECT_EQ(controller_->ListUsers().size(), 1u);
+  EXPECT_FALSE(controller_->users().Find("alice")->MayUse("elsewhere"));
+  EXPECT_EQ(controller_->ListEvents({})->size(), events);
+}
+
 // Keys that a user may have fetched are replaced when the user may not use them any more, without
 // ending anybody's job: the configuration's generation stays.
 TEST_F(AccountsTest, KeysOfAUserWhoGoesAreReplaced) {
@@ -288,49 +331,6 @@ TEST_F(LostRightsTest, ANewAccessKeyMakesFabricKeysVoid) {
     EXPECT_EQ(spec.ended_before().count("alice"), spec.id() == "others" ? 0u : 1u) << spec.id();
 }
 
-// The ways in which a creator loses all rights to a partition.
-enum class Way { kLimited, kLeftOut, kRemoved };
-class CreatorLosesTest : public LostRightsTest, public testing::WithParamInterface<Way> {
- protected:
-  absl::Status Change(vipuadmin::JobsOfUser jobs) {
-    switch (GetParam()) {
-      case Way::kLimited:
-        return Limit(jobs);
-      case Way::kLeftOut:
-        return SetUsers("c1", {"bob"}, jobs);
-      case Way::kRemoved:
-        return controller_->RemoveUser("alice", "root", jobs);
-    }
-    return absl::InternalError("no such way");
-  }
-};
-
-TEST_P(CreatorLosesTest, PartitionsAreHandedOverWhenJobsGoOn) {
-  EXPECT_EQ(Text(Change(vipuadmin::JOBS_GO_ON)), "OK: ");
-  for (const std::string id : {"own", "shared"}) {
-    EXPECT_EQ(ToldOf(id), (Told{.creator = "root", .new_key = true})) << id;
-    const Texts events = EventsOf("partition " + id);
-    EXPECT_EQ(events[events.size() - 2],
-              absl::StrCat("handed over to root: ",
-                           GetParam() == Way::kLeftOut ? "allocation c1" : "user alice",
-                           " was changed; jobs of alice go on"));
-  }
-  EXPECT_EQ(ToldOf("others"), (Told{.creator = "bob"}));
-}
-
-TEST_P(CreatorLosesTest, UnsharedPartitionsGoWhenJobsEnd) {
-  EXPECT_EQ(Text(Change(vipuadmin::JOBS_END)), "OK: ");
-  EXPECT_EQ(ToldOf("own"), (Told{.ends_all = true}));
-  EXPECT_EQ(controller_->GetPartitionStatus("own")->state(), vipuuser::PS_REMOVED);
-  EXPECT_EQ(ToldOf("shared"), (Told{.creator = "root", .new_key = true, .ends_alice = true}));
-  EXPECT_EQ(ToldOf("others"), (Told{.creator = "bob"}));
-}
-
-INSTANTIATE_TEST_SUITE_P(Ways, CreatorLosesTest,
-                         testing::Values(Way::kLimited, Way::kLeftOut, Way::kRemoved));
-
-TEST_F(LostRightsTest, NobodyIsHandedOverWhatTheyLose) {
-  EXPECT_EQ(Text(controller_->RemoveUser("alice", "alice", vipuadmin::JOBS_GO_ON)),
 // The partition of two agents of which one does not take what it is told.
 class RefusedRightsTest : public AccountsTest {
  protected:
@@ -425,6 +425,49 @@ TEST_F(RefusedRightsTest, ThePartitionOfAnAgentThatRefusedItIsToldAgain) {
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
 }
 
+// The ways in which a creator loses all rights to a partition.
+enum class Way { kLimited, kLeftOut, kRemoved };
+class CreatorLosesTest : public LostRightsTest, public testing::WithParamInterface<Way> {
+ protected:
+  absl::Status Change(vipuadmin::JobsOfUser jobs) {
+    switch (GetParam()) {
+      case Way::kLimited:
+        return Limit(jobs);
+      case Way::kLeftOut:
+        return SetUsers("c1", {"bob"}, jobs);
+      case Way::kRemoved:
+        return controller_->RemoveUser("alice", "root", jobs);
+    }
+    return absl::InternalError("no such way");
+  }
+};
+
+TEST_P(CreatorLosesTest, PartitionsAreHandedOverWhenJobsGoOn) {
+  EXPECT_EQ(Text(Change(vipuadmin::JOBS_GO_ON)), "OK: ");
+  for (const std::string id : {"own", "shared"}) {
+    EXPECT_EQ(ToldOf(id), (Told{.creator = "root", .new_key = true})) << id;
+    const Texts events = EventsOf("partition " + id);
+    EXPECT_EQ(events[events.size() - 2],
+              absl::StrCat("handed over to root: ",
+                           GetParam() == Way::kLeftOut ? "allocation c1" : "user alice",
+                           " was changed; jobs of alice go on"));
+  }
+  EXPECT_EQ(ToldOf("others"), (Told{.creator = "bob"}));
+}
+
+TEST_P(CreatorLosesTest, UnsharedPartitionsGoWhenJobsEnd) {
+  EXPECT_EQ(Text(Change(vipuadmin::JOBS_END)), "OK: ");
+  EXPECT_EQ(ToldOf("own"), (Told{.ends_all = true}));
+  EXPECT_EQ(controller_->GetPartitionStatus("own")->state(), vipuuser::PS_REMOVED);
+  EXPECT_EQ(ToldOf("shared"), (Told{.creator = "root", .new_key = true, .ends_alice = true}));
+  EXPECT_EQ(ToldOf("others"), (Told{.creator = "bob"}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, CreatorLosesTest,
+                         testing::Values(Way::kLimited, Way::kLeftOut, Way::kRemoved));
+
+TEST_F(LostRightsTest, NobodyIsHandedOverWhatTheyLose) {
+  EXPECT_EQ(Text(controller_->RemoveUser("alice", "alice", vipuadmin::JOBS_GO_ON)),
             "FAILED_PRECONDITION: Partition own would be handed over to user alice, who loses it "
             "by this change; have another administrator make it.");
   EXPECT_TRUE(controller_->GetUser("alice").ok());

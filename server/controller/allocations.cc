@@ -92,9 +92,10 @@ absl::Status Controller::CommitAllocation(std::vector<Change> changes, const std
 }
 
 absl::Status Controller::CreateAllocation(const vipuadmin::Allocation& allocation,
-                                          const std::string& user) {
+                                          const std::string& user, const CallerCheck& check) {
   VPOD_RETURN_IF_ERROR(CheckId(allocation.id()));
   base::MutexLock lock(mutex_);
+  if (check) VPOD_RETURN_IF_ERROR(check());
   if (state_.allocations.contains(allocation.id())) {
     return absl::AlreadyExistsError(
         absl::StrCat("Allocation ", allocation.id(), " already exists."));
@@ -117,15 +118,16 @@ absl::Status Controller::CreateAllocation(const vipuadmin::Allocation& allocatio
 }
 
 absl::Status Controller::UpdateAllocation(const vipuadmin::UpdateAllocationRequest& request,
-                                          const std::string& user) {
-  VPOD_RETURN_IF_ERROR(ChangeAllocation(request, user));
+                                          const std::string& user, const CallerCheck& check) {
+  VPOD_RETURN_IF_ERROR(ChangeAllocation(request, user, check));
   Reconcile();  // users who were left out may have kept fabric keys
   return absl::OkStatus();
 }
 
 absl::Status Controller::ChangeAllocation(const vipuadmin::UpdateAllocationRequest& request,
-                                          const std::string& user) {
+                                          const std::string& user, const CallerCheck& check) {
   base::MutexLock lock(mutex_);
+  if (check) VPOD_RETURN_IF_ERROR(check());
   VPOD_ASSIGN_OR_RETURN(Allocation * allocation, FindAllocation(request.id()));
   const Ids* users = request.has_user_ids() ? &request.user_ids().names() : nullptr;
   if (!request.has_agent_ids()) {
@@ -151,8 +153,10 @@ absl::Status Controller::ChangeAllocation(const vipuadmin::UpdateAllocationReque
   return absl::OkStatus();
 }
 
-absl::Status Controller::RemoveAllocation(const std::string& id, const std::string& user) {
+absl::Status Controller::RemoveAllocation(const std::string& id, const std::string& user,
+                                          const CallerCheck& check) {
   base::MutexLock lock(mutex_);
+  if (check) VPOD_RETURN_IF_ERROR(check());
   VPOD_ASSIGN_OR_RETURN(Allocation * allocation, FindAllocation(id));
   if (allocation->is_default) return DefaultFollows(*allocation);
   for (const auto& [first, partition] : allocation->cluster->partitions) {

@@ -126,11 +126,12 @@ void Controller::Fence(const std::string& how_known) {
 }
 
 absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> Controller::Backup(
-    const std::string& user) {
+    const std::string& user, const CallerCheck& check) {
   vipuadmin::BackupSummary summary;
   std::string database;
   {
     base::MutexLock lock(mutex_);
+    if (check) VPOD_RETURN_IF_ERROR(check());
     events_.Add(Severity::kInfo, "storage", "backed up", user);
     FlushEvents().IgnoreError();  // a store that cannot be written is all the more to be kept
     VPOD_ASSIGN_OR_RETURN(const uint64_t last_event, store_->LastEvent());

@@ -131,25 +131,30 @@ class Controller {
   absl::Status RemoveCluster(const std::string& id, const std::string& user);
   std::vector<vipuadmin::Cluster> ListClusters();
   absl::StatusOr<vipuadmin::GetClusterReply> GetCluster(const std::string& id);
-  absl::Status CreateAllocation(const vipuadmin::Allocation& allocation, const std::string& user);
+  // The following changes, those of users and Backup are refused as `check` says.
+  absl::Status CreateAllocation(const vipuadmin::Allocation& allocation, const std::string& user,
+                                const CallerCheck& check = {});
   absl::Status UpdateAllocation(const vipuadmin::UpdateAllocationRequest& request,
-                                const std::string& user);
-  absl::Status RemoveAllocation(const std::string& id, const std::string& user);
+                                const std::string& user, const CallerCheck& check = {});
+  absl::Status RemoveAllocation(const std::string& id, const std::string& user,
+                                const CallerCheck& check = {});
   std::vector<vipuadmin::Allocation> ListAllocations();
   absl::StatusOr<vipuadmin::Allocation> GetAllocation(const std::string& id);
 
   // --- Users ---
   // The new user's access key.
-  absl::StatusOr<std::string> CreateUser(const vipuadmin::User& user, const std::string& by);
+  absl::StatusOr<std::string> CreateUser(const vipuadmin::User& user, const std::string& by,
+                                         const CallerCheck& check = {});
   std::vector<vipuadmin::User> ListUsers();
   absl::StatusOr<vipuadmin::User> GetUser(const std::string& id);
   // The new access key, or nothing when none was asked for.
   absl::StatusOr<std::string> UpdateUser(const vipuadmin::UpdateUserRequest& request,
-                                         const std::string& by);
+                                         const std::string& by, const CallerCheck& check = {});
   // These changes, and that of an allocation's users, are refused if they take a right to a
   // partition from somebody and do not say what becomes of the jobs there.
   absl::Status RemoveUser(const std::string& id, const std::string& by,
-                          vipuadmin::JobsOfUser jobs = vipuadmin::JOBS_UNDECIDED);
+                          vipuadmin::JobsOfUser jobs = vipuadmin::JOBS_UNDECIDED,
+                          const CallerCheck& check = {});
   // The records of users, for services that authenticate callers.
   Users& users() { return *users_; }
 
@@ -194,7 +199,8 @@ class Controller {
   absl::StatusOr<std::vector<StoredEvent>> ListEvents(const vipuadmin::ListEventsRequest& request);
   // The bytes of a backup (store/backup.h), and what they are. Changes wait only while the store is
   // copied in memory.
-  absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> Backup(const std::string& user);
+  absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> Backup(
+      const std::string& user, const CallerCheck& check = {});
 
   // FailedPrecondition once another controller has taken over: agents that were configured by one
   // of a higher epoch do not listen to this one any more.
@@ -244,7 +250,8 @@ class Controller {
                                 RightsChange change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // UpdateAllocation without what follows for the agents.
   absl::Status ChangeAllocation(const vipuadmin::UpdateAllocationRequest& request,
-                                const std::string& user) ABSL_LOCKS_EXCLUDED(mutex_);
+                                const std::string& user, const CallerCheck& check)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // --- Rights that users lose (rights.cc) ---
   // Notes what a user loses who is `before` and will be `after`; null: will be no more.
   void AddLosses(const Caller& before, const Caller* after, bool new_key, RightsChange& change)

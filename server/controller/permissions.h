@@ -40,6 +40,8 @@ struct Caller {
   std::string user_id;
   bool admin = false;
   std::optional<std::set<std::string>> allocation_ids;  // those the user may use; unset: all
+  // Of the access key, as it is kept: whoever shows another key is another caller.
+  std::string key_hash = "";
 
   bool operator==(const Caller&) const = default;
 

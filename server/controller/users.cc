@@ -29,6 +29,7 @@ Caller CallerOf(const store::StoredUser& user) {
   Caller caller{.user_id = user.id(), .admin = user.admin()};
   if (user.limited())
     caller.allocation_ids.emplace(user.allocation_ids().begin(), user.allocation_ids().end());
+  caller.key_hash = user.key_hash();
   return caller;
 }
 

@@ -160,6 +160,27 @@ TEST_F(UsersTest, NewKeyEndsTheOldOneAtOnce) {
   EXPECT_TRUE(Admitted("alice", key->key));
 }
 
+// A call that was authenticated and then waited is one of the old key, or of the user before.
+TEST_F(UsersTest, WhoeverHasAnotherKeyIsAnotherCaller) {
+  const std::string old = Create(User("alice"));
+  const auto before = users_->Authenticate("alice", old);
+  ASSERT_TRUE(before.ok()) << before.status();
+  EXPECT_TRUE(*users_->Authenticate("alice", old) == *before) << "remembered";
+  EXPECT_TRUE(*users_->Find("alice") == *before);
+  const auto key = users_->IssueKey();
+  ASSERT_TRUE(key.ok()) << key.status();
+  vipuadmin::UpdateUserRequest request;
+  request.set_id("alice");
+  ASSERT_TRUE(users_->Update(request, &key->kept, commit_).ok());
+  EXPECT_FALSE(*users_->Find("alice") == *before);
+  const auto after = users_->Authenticate("alice", key->key);
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_TRUE(*users_->Find("alice") == *after);
+  ASSERT_TRUE(users_->Remove("alice", commit_).ok());
+  Create(User("alice"));
+  EXPECT_FALSE(*users_->Find("alice") == *after) << "a namesake";
+}
+
 TEST_F(UsersTest, AllocationsLimitUsersUntilLifted) {
   vipuadmin::User limited = User("alice");
   limited.mutable_allocation_ids()->add_names("a2");

@@ -12,6 +12,7 @@ namespace vpod::rpc {
 namespace {
 
 using base::ToGrpc;
+using controller::CallerCheck;
 using grpc::ServerContext;
 using grpc::Status;
 
@@ -155,8 +156,8 @@ class AdminService : public MeasuredService {
   }
   Status CreateAllocation(ServerContext* context, const vipuadmin::CreateAllocationRequest* request,
                           vipuadmin::CreateAllocationReply*) {
-    return As(*context, *request, [&](const std::string& user) {
-      return ToGrpc(controller_.CreateAllocation(request->allocation(), user));
+    return AsCurrent(*context, *request, [&](const std::string& user, const CallerCheck& check) {
+      return ToGrpc(controller_.CreateAllocation(request->allocation(), user, check));
     });
   }
   Status ListAllocations(ServerContext* context, const vipuadmin::ListAllocationsRequest* request,
@@ -178,20 +179,20 @@ class AdminService : public MeasuredService {
   }
   Status UpdateAllocation(ServerContext* context, const vipuadmin::UpdateAllocationRequest* request,
                           vipuadmin::UpdateAllocationReply*) {
-    return As(*context, *request, [&](const std::string& user) {
-      return ToGrpc(controller_.UpdateAllocation(*request, user));
+    return AsCurrent(*context, *request, [&](const std::string& user, const CallerCheck& check) {
+      return ToGrpc(controller_.UpdateAllocation(*request, user, check));
     });
   }
   Status RemoveAllocation(ServerContext* context, const vipuadmin::RemoveAllocationRequest* request,
                           vipuadmin::RemoveAllocationReply*) {
-    return As(*context, *request, [&](const std::string& user) {
-      return ToGrpc(controller_.RemoveAllocation(request->id(), user));
+    return AsCurrent(*context, *request, [&](const std::string& user, const CallerCheck& check) {
+      return ToGrpc(controller_.RemoveAllocation(request->id(), user, check));
     });
   }
   Status CreateUser(ServerContext* context, const vipuadmin::CreateUserRequest* request,
                     vipuadmin::CreateUserReply* reply) {
-    return As(*context, *request, [&](const std::string& user) {
-      return Answer(controller_.CreateUser(request->user(), user),
+    return AsCurrent(*context, *request, [&](const std::string& user, const CallerCheck& check) {
+      return Answer(controller_.CreateUser(request->user(), user, check),
                     [&](std::string key) { reply->set_access_key(std::move(key)); });
     });
   }
@@ -211,15 +212,15 @@ class AdminService : public MeasuredService {
   }
   Status UpdateUser(ServerContext* context, const vipuadmin::UpdateUserRequest* request,
                     vipuadmin::UpdateUserReply* reply) {
-    return As(*context, *request, [&](const std::string& user) {
-      return Answer(controller_.UpdateUser(*request, user),
+    return AsCurrent(*context, *request, [&](const std::string& user, const CallerCheck& check) {
+      return Answer(controller_.UpdateUser(*request, user, check),
                     [&](std::string key) { reply->set_access_key(std::move(key)); });
     });
   }
   Status RemoveUser(ServerContext* context, const vipuadmin::RemoveUserRequest* request,
                     vipuadmin::RemoveUserReply*) {
-    return As(*context, *request, [&](const std::string& user) {
-      return ToGrpc(controller_.RemoveUser(request->id(), user, request->jobs()));
+    return AsCurrent(*context, *request, [&](const std::string& user, const CallerCheck& check) {
+      return ToGrpc(controller_.RemoveUser(request->id(), user, request->jobs(), check));
     });
   }
   Status TestCluster(ServerContext* context, const vipuadmin::TestClusterRequest* request,
@@ -254,8 +255,8 @@ class AdminService : public MeasuredService {
   }
   Status Backup(ServerContext* context, const vipuadmin::BackupRequest* request,
                 grpc::ServerWriter<vipuadmin::BackupReply>* writer) {
-    return As(*context, *request, [&](const std::string& user) -> Status {
-      const auto backup = MakeBackup(user);
+    return AsCurrent(*context, *request, [&](const std::string& user, const CallerCheck& check) {
+      const auto backup = MakeBackup(user, check);
       if (!backup.ok()) return ToGrpc(backup.status());
       return Send(backup->first, backup->second, *context, *writer) ? Status::OK
                                                                     : Status::CANCELLED;
@@ -265,21 +266,29 @@ class AdminService : public MeasuredService {
  private:
   // Makes a call for an administrator, whose id `call` is given for the log of events.
   template <class Request, class Call>
-  Status As(const ServerContext& context, const Request&, const Call& call) {
-    const auto user = callers_.Administrator(
+  Status As(const ServerContext& context, const Request& request, const Call& call) {
+    return AsCurrent(context, request,
+                     [&](const std::string& user, const CallerCheck&) { return call(user); });
+  }
+  // The same for a call that decides who may do what, or gives all secrets away. It may wait for
+  // its turn, so `call` is also given what the controller is to ask when nothing can change any
+  // more: whether the caller is still an administrator, by the same key.
+  template <class Request, class Call>
+  Status AsCurrent(const ServerContext& context, const Request&, const Call& call) {
+    const auto caller = callers_.Administrator(
         context, absl::StrCat("vipuadmin.VipuAdmin.",
                               absl::StripSuffix(Request::descriptor()->name(), "Request")));
-    if (!user.ok()) return ToGrpc(user.status());
-    return call(*user);
+    if (!caller.ok()) return ToGrpc(caller.status());
+    return call(caller->user_id, [&] { return callers_.CheckCurrent(*caller); });
   }
 
   // One at a time: each takes as much memory as the store has bytes. No client is waited for here.
   absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> MakeBackup(
-      const std::string& user) {
+      const std::string& user, const CallerCheck& check) {
     if (backing_up_.exchange(true))
       return absl::ResourceExhaustedError("Another backup is under way; try again.");
     const absl::Cleanup done = [this] { backing_up_ = false; };
-    return controller_.Backup(user);
+    return controller_.Backup(user, check);
   }
 
   // Returns false if the call ends before: its client went, or reads too slowly.

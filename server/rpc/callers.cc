@@ -1,7 +1,5 @@
 #include "server/rpc/callers.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "server/rpc/metadata.h"
@@ -16,26 +14,31 @@ absl::StatusOr<controller::Caller> Callers::Of(const grpc::ServerContext& contex
   return users_.Authenticate(id, key);
 }
 
-absl::StatusOr<std::string> Callers::Administrator(const grpc::ServerContext& context,
-                                                   absl::string_view method) {
+absl::StatusOr<controller::Caller> Callers::Administrator(const grpc::ServerContext& context,
+                                                          absl::string_view method) {
   VPOD_ASSIGN_OR_RETURN(controller::Caller caller, Of(context));
   VPOD_ASSIGN_OR_RETURN(const controller::Permission permission, controller::PermissionOf(method));
   VPOD_RETURN_IF_ERROR(controller::CheckCaller(permission, caller));
-  return std::move(caller.user_id);
+  return caller;
 }
 
 absl::Status Callers::CheckCurrent(const controller::Caller& caller) const {
   if (!secure_) return absl::OkStatus();
   VPOD_ASSIGN_OR_RETURN(const controller::Caller now, users_.Find(caller.user_id));
   if (now == caller) return absl::OkStatus();
-  return absl::AbortedError(
-      absl::StrCat("The rights of user ", caller.user_id, " have just changed; try again."));
+  return absl::AbortedError(absl::StrCat("The access key or the rights of user ", caller.user_id,
+                                         " have just changed; try again."));
 }
 
 absl::Status Callers::Check(absl::string_view method, const controller::Caller& caller,
                             const controller::PartitionAccess& partition) const {
-  if (!secure_) return absl::OkStatus();
   VPOD_RETURN_IF_ERROR(CheckCurrent(caller));
+  return CheckPartition(method, caller, partition);
+}
+
+absl::Status Callers::CheckPartition(absl::string_view method, const controller::Caller& caller,
+                                     const controller::PartitionAccess& partition) const {
+  if (!secure_) return absl::OkStatus();
   VPOD_ASSIGN_OR_RETURN(const controller::Permission permission, controller::PermissionOf(method));
   return controller::CheckPartition(permission, caller, partition);
 }

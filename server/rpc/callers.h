@@ -24,19 +24,25 @@ class Callers {
   bool secure() const { return secure_; }
   // Unauthenticated when the key of the call is not the user's any more.
   absl::StatusOr<controller::Caller> Of(const grpc::ServerContext& context);
-  // Id of the caller of `method` (full name), which is for administrators.
-  absl::StatusOr<std::string> Administrator(const grpc::ServerContext& context,
-                                            absl::string_view method);
-  // Aborted when the user's rights are not those of `caller` any more. To be asked while they
-  // cannot change: under the controller's lock.
+  // The caller of `method` (full name), which is for administrators.
+  absl::StatusOr<controller::Caller> Administrator(const grpc::ServerContext& context,
+                                                   absl::string_view method);
+  // Aborted when the user's access key or rights are not those of `caller` any more, and
+  // Unauthenticated when the user was removed. To be asked while they cannot change: under the
+  // controller's lock.
   absl::Status CheckCurrent(const controller::Caller& caller) const;
   // The same, and whether the caller may make the call `method` (full name) for the partition.
   absl::Status Check(absl::string_view method, const controller::Caller& caller,
                      const controller::PartitionAccess& partition) const;
+  // The two that follow go by the rights of `caller`; whether these are still the user's is for
+  // CheckCurrent to say, once for all partitions.
+  // Whether the caller may make the call `method` (full name) for the partition.
+  absl::Status CheckPartition(absl::string_view method, const controller::Caller& caller,
+                              const controller::PartitionAccess& partition) const;
   // Whether the caller may use the partition's devices, and so have a key to them.
   bool MayUseDevices(const controller::Caller& caller,
                      const controller::PartitionAccess& partition) const {
-    return !secure_ || (CheckCurrent(caller).ok() && controller::MayUseDevices(caller, partition));
+    return !secure_ || controller::MayUseDevices(caller, partition);
   }
 
  private:

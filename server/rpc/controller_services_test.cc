@@ -8,8 +8,11 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +20,8 @@
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
 #include "proto/vipu/v1/vipuuser.grpc.pb.h"
 #include "server/controller/controller_fixture.h"
+#include "server/rpc/callers.h"
+#include "server/rpc/metadata.h"
 
 namespace vpod::rpc {
 namespace {
@@ -47,7 +52,12 @@ class ControllerServicesTest : public controller::ControllerTest {
  protected:
   void SetUp() override {
     CreatePod(1);
-    services_ = std::make_unique<ControllerServices>(*controller_, /*secure=*/false, "");
+    Serve(/*secure=*/false);
+  }
+  void TearDown() override { server_->Shutdown(); }
+
+  void Serve(bool secure) {
+    services_ = std::make_unique<ControllerServices>(*controller_, secure, "");
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -59,8 +69,6 @@ class ControllerServicesTest : public controller::ControllerTest {
         grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
     user_ = vipuuser::VipuUser::NewStub(channel_);
   }
-  void TearDown() override { server_->Shutdown(); }
-
   // The status of a call with one message of any bytes.
   grpc::Status Call(const std::string& path, const std::string& bytes) {
     grpc::GenericStub stub(channel_);
@@ -153,6 +161,147 @@ TEST_F(ControllerServicesTest, WhatNobodyKnowsIsNotKept) {
   ASSERT_TRUE(created.ok()) << created.error_message();
   EXPECT_LT(ListPartitions().ByteSizeLong(), 1000u);
   EXPECT_LT(controller_->Backup("root")->first.size(), 150000u) << "nor stored";
+}
+
+class SecureServicesTest : public ControllerServicesTest {
+ protected:
+  static constexpr int kPartitions = 64;
+
+  void SetUp() override {
+    CreatePod(kPartitions / 4);
+    vipuadmin::User alice;
+    alice.set_id("alice");
+    alice.mutable_allocation_ids()->add_names("c1");
+    const auto key = controller_->CreateUser(alice, "root");
+    ASSERT_TRUE(key.ok()) << key.status();
+    key_ = *key;
+    for (int i = 0; i < kPartitions; ++i) ASSERT_TRUE(Create(Wanted(absl::StrCat("p", i), 1)).ok());
+    gateway_.ConfirmAll();
+    Serve(/*secure=*/true);
+  }
+  grpc::Status List(vipuuser::ListPartitionsReply& reply) {
+    grpc::ClientContext context;
+    context.AddMetadata(kUserIdHeader, "alice");
+    context.AddMetadata(kAccessKeyHeader, key_);
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    vipuuser::ListPartitionsRequest request;
+    request.set_with_devices(true);
+    return user_->ListPartitions(&context, request, &reply);
+  }
+
+  std::string key_;
+};
+
+// Whatever changes alice's rights, she may use c1 before and after.
+TEST_F(SecureServicesTest, AListIsWholeOrRefused) {
+  std::atomic<bool> end = false;
+  std::thread changes([&] {
+    for (bool more = true; !end; more = !more) {
+      vipuadmin::UpdateUserRequest request;
+      request.set_id("alice");
+      request.mutable_allocation_ids()->add_names("c1");
+      if (more) request.mutable_allocation_ids()->add_names("c2");
+      const absl::Status updated = controller_->users().Update(
+          request, nullptr,
+          [](const std::vector<controller::Change>&) { return absl::OkStatus(); });
+      EXPECT_TRUE(updated.ok()) << updated;
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    vipuuser::ListPartitionsReply reply;
+    const grpc::Status status = List(reply);
+    if (status.ok()) {
+      EXPECT_EQ(reply.partitions_size(), kPartitions);
+      for (const auto& partition : reply.partitions())
+        EXPECT_NE(partition.gcds(0).fabric_key(), "") << partition.requirements().id();
+    } else {
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED) << status.error_message();
+    }
+  }
+  end = true;
+  changes.join();
+  vipuuser::ListPartitionsReply reply;
+  const grpc::Status status = List(reply);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(reply.partitions_size(), kPartitions);
+}
+
+// Calls that were authenticated and then waited while the user's key was replaced, or the user
+// removed.
+class CallersTest : public controller::ControllerTest {
+ protected:
+  std::string CreateUser(const std::string& id, bool admin = false) {
+    vipuadmin::User user;
+    user.set_id(id);
+    user.set_admin(admin);
+    const auto key = controller_->CreateUser(user, "root");
+    EXPECT_TRUE(key.ok()) << key.status();
+    return key.ok() ? *key : "";
+  }
+  std::string ReplaceKey(const std::string& id) {
+    vipuadmin::UpdateUserRequest request;
+    request.set_id(id);
+    request.set_new_access_key(true);
+    request.set_jobs(vipuadmin::JOBS_GO_ON);
+    const auto key = controller_->UpdateUser(request, "root");
+    EXPECT_TRUE(key.ok()) << key.status();
+    gateway_.ConfirmAll();
+    return key.ok() ? *key : "";
+  }
+  controller::Caller Authenticate(const std::string& id, const std::string& key) {
+    const auto caller = controller_->users().Authenticate(id, key);
+    EXPECT_TRUE(caller.ok()) << caller.status();
+    return caller.ok() ? *caller : controller::Caller();
+  }
+  // A call for what has p1's fabric key.
+  absl::Status GetKey(const controller::Caller& caller) {
+    return controller_
+        ->GetPartitionConfig("p1", 0,
+                             [&](const controller::PartitionAccess& partition) {
+                               return callers_.Check("vipuuser.VipuUser.GetPartitionIpuofConfig",
+                                                     caller, partition);
+                             })
+        .status();
+  }
+
+  Callers callers_{controller_->users(), /*secure=*/true};
+};
+
+TEST_F(CallersTest, ACallByTheOldAccessKeyGetsNoNewFabricKey) {
+  CreatePod(1);
+  const controller::Caller before = Authenticate("alice", CreateUser("alice"));
+  CreateActive(Wanted("p1", 4));  // alice's
+  EXPECT_EQ(controller::Text(GetKey(before)), "OK: ");
+  const std::string key = ReplaceKey("alice");
+  EXPECT_EQ(controller::Text(GetKey(before)),
+            "ABORTED: The access key or the rights of user alice have just changed; try again.");
+  const controller::Caller after = Authenticate("alice", key);
+  EXPECT_EQ(controller::Text(GetKey(after)), "OK: ");
+  ASSERT_TRUE(controller_->RemoveUser("alice", "root", vipuadmin::JOBS_END).ok());
+  gateway_.ConfirmAll();
+  EXPECT_TRUE(absl::IsNotFound(GetKey(after)));
+  CreateUser("alice");
+  CreateActive(Wanted("p1", 4));  // of her namesake
+  EXPECT_TRUE(absl::IsAborted(GetKey(after)));
+}
+
+TEST_F(CallersTest, AnAdministratorWhoWasRemovedChangesNoRights) {
+  const controller::Caller boss = Authenticate("boss", CreateUser("boss", /*admin=*/true));
+  const controller::Caller chief = Authenticate("chief", CreateUser("chief", /*admin=*/true));
+  const auto create = [&](const std::string& id, const controller::Caller& by) {
+    vipuadmin::User user;
+    user.set_id(id);
+    user.set_admin(true);
+    return controller_->CreateUser(user, by.user_id, [&] { return callers_.CheckCurrent(by); })
+        .status();
+  };
+  EXPECT_EQ(controller::Text(create("deputy", boss)), "OK: ");
+  ASSERT_TRUE(controller_->RemoveUser("boss", "chief").ok());
+  EXPECT_EQ(controller::Text(create("mallory", boss)),
+            "UNAUTHENTICATED: Wrong user id or access key.");
+  ReplaceKey("chief");
+  EXPECT_TRUE(absl::IsAborted(create("mallory", chief)));
+  EXPECT_TRUE(absl::IsNotFound(controller_->GetUser("mallory").status()));
 }
 
 // A registration of a POD65536 in one process, while a large message of another one is worked on,

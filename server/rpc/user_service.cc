@@ -56,7 +56,7 @@ class UserService : public MeasuredService {
   }
   Status ListAllocations(ServerContext* context, const vipuuser::ListAllocationsRequest*,
                          vipuuser::ListAllocationsReply* reply) {
-    return Answer(callers_.Of(*context), [&](const Caller& caller) {
+    return List(*context, [&](const Caller& caller) {
       for (vipuadmin::Allocation& allocation : controller_.ListAllocations()) {
         if (!caller.MayUse(allocation.id())) continue;
         vipuuser::Allocation* shown = reply->add_allocations();
@@ -68,7 +68,7 @@ class UserService : public MeasuredService {
   }
   Status ListIpuAttributes(ServerContext* context, const vipuuser::ListIpuAttributesRequest*,
                            vipuuser::ListIpuAttributesReply* reply) {
-    return Answer(callers_.Of(*context), [&](const Caller& caller) {
+    return List(*context, [&](const Caller& caller) {
       for (auto& ipu :
            controller_.ListIpuAttributes(caller, [&] { return context->IsCancelled(); }))
         *reply->add_ipus() = std::move(ipu);
@@ -76,9 +76,10 @@ class UserService : public MeasuredService {
   }
   Status ListPartitions(ServerContext* context, const vipuuser::ListPartitionsRequest* request,
                         vipuuser::ListPartitionsReply* reply) {
-    return Answer(callers_.Of(*context), [&](const Caller& caller) {
+    return List(*context, [&](const Caller& caller) {
+      const std::string method = MethodOf<vipuuser::GetPartitionRequest>();
       for (auto& partition : controller_.ListPartitions(request->with_devices())) {
-        if (!Check<vipuuser::GetPartitionRequest>(caller, AccessOf(partition)).ok()) continue;
+        if (!callers_.CheckPartition(method, caller, AccessOf(partition)).ok()) continue;
         GiveKeys(caller, partition);
         *reply->add_partitions() = std::move(partition);
       }
@@ -153,9 +154,15 @@ class UserService : public MeasuredService {
   }
 
  private:
-  template <class Request>
-  absl::Status Check(const Caller& caller, const controller::PartitionAccess& partition) const {
-    return callers_.Check(MethodOf<Request>(), caller, partition);
+  // Makes a list of what the caller may see. A caller whose key or rights changed meanwhile is
+  // refused, because the list may have what the user may not see any more, and lack what the user
+  // may see now.
+  template <class Make>
+  Status List(const ServerContext& context, const Make& make) {
+    const auto caller = callers_.Of(context);
+    if (!caller.ok()) return ToGrpc(caller.status());
+    make(*caller);
+    return ToGrpc(callers_.CheckCurrent(*caller));
   }
 
   // Makes a call about one partition, which is to ask whether the caller may make it.
@@ -164,7 +171,7 @@ class UserService : public MeasuredService {
     const auto caller = callers_.Of(context);
     if (!caller.ok()) return ToGrpc(caller.status());
     return call(*caller, [&](const controller::PartitionAccess& partition) {
-      return Check<Request>(*caller, partition);
+      return callers_.Check(MethodOf<Request>(), *caller, partition);
     });
   }
 
