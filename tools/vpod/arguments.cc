@@ -146,7 +146,7 @@ void RefuseEmptyAndFlagValues(CLI::App& app) {
 }
 
 // An option that says something about the POD where a file describes it; empty: none.
-std::string GivenBesideFile(const CLI::App& app, const Arguments& arguments) {
+std::string GivenBesideFile(const CLI::App& app) {
   if (app.get_subcommand("up")->count("--file") == 0) return "";
   for (const CLI::Option* option : app.get_subcommand("up")->get_options()) {
     if (option->count() > 0 && !option->check_name("--file") && !option->check_name("--name"))
@@ -260,7 +260,7 @@ std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arg
     if (error.get_exit_code() == 0) return app.exit(error);
     return ReportWrongUsage(app, words, error.what());
   }
-  if (const std::string other = GivenBesideFile(app, arguments); !other.empty())
+  if (const std::string other = GivenBesideFile(app); !other.empty())
     return ReportWrongUsage(app, words, absl::StrCat(other, " cannot be given with --file"));
   if (!given.agents.empty()) arguments.request.agent_per_machine = given.agents == "processes";
   // CLI11 takes "-1" for a word.
