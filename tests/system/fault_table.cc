@@ -21,6 +21,9 @@ size_t CountOf(const std::string& text, const std::string& word) {
 Daemon::Daemon(TestPod* pod, std::string name) : pod_(pod), name_(std::move(name)) {
   std::ifstream file("/proc/" + std::to_string(pid()) + "/cmdline");
   for (std::string word; std::getline(file, word, '\0');) words_.push_back(word);
+  // It is to log to stderr, where its start is awaited.
+  const auto log_file = std::find(words_.begin(), words_.end(), "--log-file");
+  if (log_file != words_.end()) words_.erase(log_file, log_file + 2);
 }
 
 std::string Daemon::PidFile() const { return pod_->home() + "/" + name_ + ".pid"; }
