@@ -272,8 +272,9 @@ TEST(TensorShardingTest, AnInstanceHasAllParts) {
   Graph g;
   Job job{.train = {.optimizer = kMomentum}};
   job.options.tensor_shards = 4;
-  const auto compiled = compiler::Compile(g, Build(job, g));
+  auto compiled = compiler::Compile(g, Build(job, g));
   ASSERT_TRUE(compiled.ok()) << compiled.status();
+  compiled->total_replicas = 2;  // or the whole job would be too small, as an IPUModel is one
   const auto session = Session::Create(*CreateIpuModel({.replicas = 2}), *compiled);
   EXPECT_EQ(session.status().message(),
             "variable 'Accl___filter' is shared out among 4 replicas, and this instance has 2: "
