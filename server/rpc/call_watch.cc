@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "server/rpc/measured_service.h"
+
 namespace vpod::rpc {
 
 using grpc::experimental::InterceptionHookPoints;
@@ -21,6 +23,9 @@ void CallWatch::GoOn() {
 }
 
 void CallWatch::See(grpc::experimental::InterceptorBatchMethods& methods) {
+  const bool received =
+      methods.QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE);
+  const uint64_t measured = received ? TakeReceivedBytes() : 0;
   if (listener_ == nullptr) return;
   // The context knows its peer only once the call has begun.
   if (peer_.empty() &&
@@ -28,9 +33,12 @@ void CallWatch::See(grpc::experimental::InterceptorBatchMethods& methods) {
     peer_ = context_.peer();
     GoOn();
   }
-  if (methods.QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE) &&
-      methods.GetRecvMessage() != nullptr)
+  // A message that was measured may have been refused, or have lost fields that nobody knows.
+  if (measured > 0) {
+    listener_->MessageDelivered(peer_, measured);
+  } else if (received && methods.GetRecvMessage() != nullptr) {
     listener_->MessageDelivered(peer_, SizeOf(methods.GetRecvMessage()));
+  }
 }
 
 size_t CallWatch::SizeOf(const void* message) const {

@@ -19,6 +19,8 @@ namespace {
 
 using grpc::internal::MethodHandler;
 
+thread_local uint64_t received_bytes = 0;
+
 // The bytes of a message in one piece.
 class Contents {
  public:
@@ -48,6 +50,7 @@ class MeasuredHandler final : public MethodHandler {
 
   void* Deserialize(grpc_call* call, grpc_byte_buffer* bytes, grpc::Status* status,
                     void** data) override {
+    received_bytes = bytes == nullptr ? 0 : grpc_byte_buffer_length(bytes);
     auto share = std::make_unique<MessageMemory::Share>(memory_);
     if (const absl::Status measured = Measure(bytes, *share); !measured.ok()) {
       grpc_byte_buffer_destroy(bytes);
@@ -104,6 +107,8 @@ class MeasuredHandler final : public MethodHandler {
 };
 
 }  // namespace
+
+uint64_t TakeReceivedBytes() { return std::exchange(received_bytes, 0); }
 
 absl::Status MessageMemory::Share::Resize(uint64_t bytes) {
   if (bytes <= kSmallBytes) bytes = 0;

@@ -52,6 +52,10 @@ class MessageMemory {
   std::atomic<uint64_t> taken_ = 0;
 };
 
+// Bytes of the message that a measured call has just received on this thread, also if it was
+// refused, once; 0: there is none. gRPC asks a call's interceptors next.
+uint64_t TakeReceivedBytes();
+
 class MeasuredService : public grpc::Service {
  protected:
   // `name` is the service's full name.
