@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <future>
 
 #include "client/ipuof/lease.h"
 #include "client/popdist/job.h"
@@ -127,11 +126,8 @@ TEST(LargeOperandsTest, StayUnderTheMemoryLimit) {
     ASSERT_TRUE(lease.ok()) << lease.status();
     const auto loaded = lease->front()->Load(program.Bytes(), "", {});
     ASSERT_TRUE(loaded.ok()) << loaded.status();
-    std::promise<absl::Status> ended;
-    lease->front()->Run(0, 0, [&](const absl::StatusOr<base::Cycles>& cycles) {
-      ended.set_value(cycles.status());
-    });
-    const absl::Status status = ended.get_future().get();
+    const absl::Status status =
+        lease->front()->StartRun(0, 0, ipuof::Transport::kSharedMemory)().status();
     EXPECT_TRUE(status.ok()) << status;
     const long peak = PeakMib(pod.AgentPid());
     std::printf("%s: %ld MiB\n", name.c_str(), peak);
