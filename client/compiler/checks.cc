@@ -72,7 +72,7 @@ absl::Status CheckOptimizers(const ProgramSpec& spec) {
   return absl::OkStatus();
 }
 
-// What only programs that train have, in the words of CompileOptions; empty if there is none of it.
+// The name of an option that only training uses and that the program gives; empty if it gives none.
 absl::string_view TrainingOptionOf(const ProgramSpec& spec) {
   const std::pair<bool, absl::string_view> given[] = {
       {spec.optimizer.has_value(), "an optimizer"},
@@ -101,7 +101,7 @@ absl::Status CheckTraining(const ProgramSpec& spec) {
       "program '", spec.name, "' has ", unused, " and no loss: without a loss nothing is trained"));
 }
 
-// Of a loss with several elements the gradients would be those of their sum.
+// A loss has one element: with several, gradients would be those of their sum.
 absl::Status CheckLoss(const graph::Graph& graph, const ProgramSpec& spec) {
   if (!spec.loss) return absl::OkStatus();
   const auto wrong = [&](auto... why) {

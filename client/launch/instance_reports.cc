@@ -190,8 +190,8 @@ void InstanceReports::Accept() {
 }
 
 bool InstanceReports::MakeRoom() {
-  // There are no more places than there could be supervisors, whatever process connects: a stranger
-  // makes room. A supervisor reports as soon as it connects.
+  // The number of places is bounded, because any process can connect. When all are taken, a
+  // connection that has not shown the token is closed. Supervisors show it as soon as they connect.
   const size_t most = static_cast<size_t>(options_.instances) * 2 + 16;
   if (connections_.size() < most) return true;
   std::vector<std::optional<uint32_t>> strangers;

@@ -75,7 +75,7 @@ TEST(FindPlaceToFreeTest, TheOldestStrangerOfTheAddressWithMostGoes) {
   EXPECT_EQ(FindPlaceToFree({kSupervisor, kHost, kSupervisor}), 1u);
   EXPECT_EQ(FindPlaceToFree({kSupervisor, kSupervisor}), std::nullopt);
   EXPECT_EQ(FindPlaceToFree({}), std::nullopt);
-  // What has shown the token does not count.
+  // Connections that have shown the token are not counted.
   EXPECT_EQ(FindPlaceToFree({kSupervisor, kSupervisor, kHost, kStranger, kStranger}), 3u);
   // All of the loopback network is one address.
   EXPECT_EQ(FindPlaceToFree({kHost, kHost, kLoopback, kLoopback + 1, kLoopback + 2}), 2u);

@@ -42,7 +42,7 @@ struct Network {
     const Tensor w = graph.Variable("w", {FLOAT32, {}}, {1});
     graph.Output("a", a);
     graph.Output("b", b);
-    // What the last IPU of a pipeline computes of the first one's.
+    // The last IPU of a pipeline computes it from a value of the first IPU.
     graph.Output("product", graph.Multiply(a, b));
     train = {.name = "train",
              .loss = graph.Sum(graph.Multiply(graph.Multiply(a, b), w)),
@@ -52,7 +52,7 @@ struct Network {
   compiler::ProgramSpec train;
 };
 
-// What a run draws: by micro-batch in the order of their numbers, then by op.
+// The numbers that a run draws, by micro-batch in order, then by operation.
 Draws Draw(Session& session, const std::string& program) {
   const auto cycles = session.Run(program);
   EXPECT_TRUE(cycles.ok()) << cycles.status();

@@ -4,7 +4,6 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/unknown_field_set.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -22,6 +21,7 @@
 #include "server/controller/controller_fixture.h"
 #include "server/rpc/callers.h"
 #include "server/rpc/metadata.h"
+#include "tests/support/raw_call.h"
 
 namespace vpod::rpc {
 namespace {
@@ -39,13 +39,6 @@ std::vector<const ServiceDescriptor*> AllServices() {
 void AddUnknown(Message& message, size_t bytes) {
   message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(
       1000, std::string(bytes, 'x'));
-}
-
-std::string Repeat(const std::string& unit, size_t bytes) {
-  std::string text;
-  text.reserve(bytes);
-  while (text.size() + unit.size() <= bytes) text += unit;
-  return text;
 }
 
 class ControllerServicesTest : public controller::ControllerTest {
@@ -71,29 +64,7 @@ class ControllerServicesTest : public controller::ControllerTest {
   }
   // The status of a call with one message of any bytes.
   grpc::Status Call(const std::string& path, const std::string& bytes) {
-    grpc::GenericStub stub(channel_);
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-    const grpc::Slice slice(bytes);
-    grpc::ByteBuffer request(&slice, 1), reply;
-    grpc::CompletionQueue queue;
-    const auto call = stub.PrepareCall(&context, path, &queue);
-    const auto done = [&queue] {
-      void* tag = nullptr;
-      bool ok = false;
-      return queue.Next(&tag, &ok) && ok;
-    };
-    call->StartCall(nullptr);
-    if (done()) {
-      call->WriteLast(request, {}, nullptr);
-      done();
-      do call->Read(&reply, nullptr);
-      while (done());
-    }
-    grpc::Status status;
-    call->Finish(&status, nullptr);
-    done();
-    return status;
+    return testing::CallRaw(channel_, path, bytes, {}, std::chrono::seconds(60));
   }
   grpc::Status CreatePartition(const vipuuser::CreatePartitionRequest& request) {
     grpc::ClientContext context;
@@ -115,7 +86,8 @@ class ControllerServicesTest : public controller::ControllerTest {
 };
 
 TEST_F(ControllerServicesTest, EveryCallIsServedAndMeasured) {
-  const std::string swarm = Repeat(std::string("\xfa\x01\x00", 3), 4000000);  // unknown fields
+  const std::string swarm =
+      testing::Repeat(std::string("\xfa\x01\x00", 3), 4000000);  // unknown fields
   for (const ServiceDescriptor* service : AllServices()) {
     for (int i = 0; i < service->method_count(); ++i) {
       const std::string path =
@@ -133,7 +105,7 @@ TEST_F(ControllerServicesTest, EveryCallIsServedAndMeasured) {
 }
 
 TEST_F(ControllerServicesTest, RegistrationsOfEmptyMachinesAreNotParsed) {
-  const std::string machines = Repeat(std::string("\x1a\x00", 2), 4000000);
+  const std::string machines = testing::Repeat(std::string("\x1a\x00", 2), 4000000);
   const grpc::Status status = Call("/vipuagent.VipuRegistry/Register", machines);
   EXPECT_EQ(status.error_message(),
             "The message is too large: a RegisterRequest may take at most 50331648 bytes of "

@@ -4,7 +4,6 @@
 #include <google/protobuf/message.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
 #include <string>
 #include <thread>
@@ -13,17 +12,14 @@
 #include "client/vipu/client.h"
 #include "device/base/grpc_connect.h"
 #include "tests/security/secure_pod.h"
+#include "tests/support/raw_call.h"
+#include "tests/system/exhaustion.h"
 
 namespace vpod::testing {
 namespace {
 
 using google::protobuf::MethodDescriptor;
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr long kTimes = 4;  // shadow memory and what is kept of freed memory
-#else
-constexpr long kTimes = 1;
-#endif
 // gRPC itself holds 64 messages of 4 MiB, in MiB, before it hands them on, and something around
 // them.
 constexpr long kMostOfController = 256 + 64;
@@ -31,23 +27,7 @@ constexpr long kMostOfController = 256 + 64;
 // the listener bounds that (incomplete_bytes in server/rpc/bounded_listener.h).
 constexpr long kMostOfAgent = 512 + 128;
 constexpr int kCalls = 64;
-
-std::string Repeat(const std::string& unit, size_t bytes) {
-  std::string text;
-  text.reserve(bytes);
-  while (text.size() + unit.size() <= bytes) text += unit;
-  return text;
-}
-
-// In KiB: "VmRSS:" or, since it was last cleared, "VmHWM:".
-long MemoryOf(int pid, const std::string& row) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  long kib = 0;
-  for (std::string word; status >> word;) {
-    if (word == row) status >> kib;
-  }
-  return kib;
-}
+constexpr long kAnyThreads = 1000;  // this test is about memory
 
 const MethodDescriptor* MethodOf(const std::vector<const MethodDescriptor*>& methods,
                                  const std::string& name) {
@@ -71,9 +51,8 @@ class LargeMessagesTest : public ::testing::Test {
     ASSERT_NE(method, nullptr);
     const int pid = at_agent ? pod_.agent_pid() : pod_.server_pid();
     const base::Tls tls = pod_.Certificates(role);
-    std::ofstream("/proc/" + std::to_string(pid) + "/clear_refs")
-        << 5;  // the peak counts from here
-    const long before = MemoryOf(pid, "VmRSS:");
+    Cost cost;
+    cost.Begin(pid);
     std::vector<grpc::Status> statuses(kCalls);
     std::vector<std::thread> calls;
     for (grpc::Status& status : statuses) {
@@ -88,10 +67,8 @@ class LargeMessagesTest : public ::testing::Test {
       });
     }
     for (std::thread& thread : calls) thread.join();
-    const long mib = (MemoryOf(pid, "VmHWM:") - before) >> 10;
-    std::printf("%s: memory +%ld MiB (%s)\n", name.c_str(), mib,
-                statuses[0].error_message().c_str());
-    EXPECT_LE(mib, kTimes * (at_agent ? kMostOfAgent : kMostOfController)) << name;
+    std::printf("%s\n", statuses[0].error_message().c_str());
+    cost.ExpectHeld(name, at_agent ? kMostOfAgent : kMostOfController, kAnyThreads);
     for (const grpc::Status& status : statuses) EXPECT_FALSE(status.ok()) << name;
     ExpectOthersGoOn();
   }

@@ -1,6 +1,5 @@
 #include "tests/security/secure_pod.h"
 
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -12,6 +11,7 @@
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuagent.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
+#include "tests/support/raw_call.h"
 
 namespace vpod::testing {
 namespace {
@@ -208,33 +208,9 @@ std::unique_ptr<Command> SecurePod::StartAs(const std::string& user,
 
 grpc::Status CallRaw(grpc::Channel& channel, const google::protobuf::MethodDescriptor& method,
                      const std::string& bytes, const std::map<std::string, std::string>& metadata) {
-  // The generic stub wants to share the channel, which outlives the call.
-  grpc::GenericStub stub(std::shared_ptr<grpc::Channel>(&channel, [](grpc::Channel*) {}));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
-  for (const auto& [name, value] : metadata) context.AddMetadata(name, value);
-  const grpc::Slice slice(bytes);
-  grpc::ByteBuffer request(&slice, 1), reply;
-  grpc::CompletionQueue queue;
-  const auto call =
-      stub.PrepareCall(&context, "/" + method.service()->full_name() + "/" + method.name(), &queue);
-  const auto done = [&queue] {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue.Next(&tag, &ok) && ok;
-  };
-  call->StartCall(nullptr);
-  if (done()) {
-    call->WriteLast(request, {}, nullptr);
-    done();
-    // All of a stream: what nobody reads holds back the status.
-    do call->Read(&reply, nullptr);
-    while (done());
-  }
-  grpc::Status status;
-  call->Finish(&status, nullptr);
-  done();
-  return status;
+  // The stub wants to share the channel, which outlives the call.
+  return CallRaw(std::shared_ptr<grpc::Channel>(&channel, [](grpc::Channel*) {}),
+                 "/" + method.service()->full_name() + "/" + method.name(), bytes, metadata);
 }
 
 Methods ControllerMethods() {

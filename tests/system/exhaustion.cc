@@ -1,30 +1,15 @@
 #include "tests/system/exhaustion.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <cstdio>
 #include <fstream>
 
+#include "tests/support/http_get.h"
+
 namespace vpod::testing {
-namespace {
-
-base::UniqueFd Connect(const std::string& endpoint) {
-  base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const size_t colon = endpoint.rfind(':');
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(std::stoi(endpoint.substr(colon + 1))));
-  inet_pton(AF_INET, endpoint.substr(0, colon).c_str(), &address.sin_addr);
-  connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  return fd;
-}
-
-}  // namespace
-
 Footprint FootprintOf(int pid) {
   Footprint footprint;
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
@@ -49,13 +34,6 @@ void Cost::ExpectHeld(const std::string& attack, long most_mib, long most_thread
               now.threads - before_.threads);
   EXPECT_LT(mib, kTimes * most_mib) << attack;
   EXPECT_LT(now.threads - before_.threads, most_threads) << attack;
-}
-
-std::string Repeat(const std::string& unit, size_t bytes) {
-  std::string text;
-  text.reserve(bytes);
-  while (text.size() + unit.size() <= bytes) text += unit;
-  return text;
 }
 
 std::string Field(int number, const std::string& contents) {
@@ -87,26 +65,10 @@ std::vector<base::UniqueFd> ConnectTo(const std::string& endpoint, int count,
   setrlimit(RLIMIT_NOFILE, &own);
   std::vector<base::UniqueFd> connections;
   for (int i = 0; i < count; ++i) {
-    connections.push_back(Connect(endpoint));
+    connections.push_back(ConnectSocket(endpoint));
     (void)!send(connections.back().get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
   return connections;
-}
-
-std::string HttpGet(const std::string& url) {
-  const std::string rest = url.substr(url.find("://") + 3);
-  const size_t slash = rest.find('/');
-  const base::UniqueFd fd = Connect(rest.substr(0, slash));
-  const timeval patience{10, 0};
-  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  const std::string request = "GET " + rest.substr(slash) + " HTTP/1.0\r\n\r\n";
-  if (send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return "";
-  std::string all;
-  char buffer[4096];
-  ssize_t size;
-  while ((size = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0)
-    all.append(buffer, static_cast<size_t>(size));
-  return all;
 }
 
 void ExpectMetricsSeen(const std::string& url, const std::string& what) {

@@ -37,8 +37,6 @@ class Cost {
   Footprint before_;
 };
 
-// The text again and again, at most so many bytes.
-std::string Repeat(const std::string& unit, size_t bytes);
 // A field of a message that has bytes: tag, length, contents.
 std::string Field(int number, const std::string& contents);
 grpc::ByteBuffer Buffer(const std::string& bytes);
@@ -49,8 +47,6 @@ grpc::ByteBuffer Zeros(size_t mib);
 // the other end already.
 std::vector<base::UniqueFd> ConnectTo(const std::string& endpoint, int count,
                                       const std::string& bytes = "");
-// The whole answer to a GET of http://host:port/path; empty if nobody answers.
-std::string HttpGet(const std::string& url);
 // 1,000 idle connections at the exporter of that URL keep nobody from reading its metrics; prints
 // how long that takes meanwhile.
 void ExpectMetricsSeen(const std::string& url, const std::string& what);

@@ -12,6 +12,7 @@
 
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
 #include "proto/vipu/v1/vipuuser.grpc.pb.h"
+#include "tests/support/http_get.h"
 #include "tests/system/exhaustion.h"
 #include "tests/system/fault_table.h"
 

@@ -21,6 +21,7 @@
 #include "device/program/executable.h"
 #include "proto/ipuof/v1/ipuof.grpc.pb.h"
 #include "proto/telemetry/v1/telemetry.grpc.pb.h"
+#include "tests/support/raw_call.h"
 #include "tests/system/fault_table.h"
 
 namespace vpod::testing {

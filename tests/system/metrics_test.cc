@@ -1,9 +1,6 @@
 // The exporters as the real Prometheus sees them: formats, discovery, rules, and every query of the
 // dashboards.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -15,7 +12,7 @@
 #include <thread>
 
 #include "device/base/file.h"
-#include "device/base/unique_fd.h"
+#include "tests/support/http_get.h"
 #include "tests/support/pod.h"
 
 namespace vpod::testing {
@@ -30,26 +27,6 @@ std::string Replace(std::string text, const std::string& what, const std::string
   for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
     text.replace(at, what.size(), by);
   return text;
-}
-
-// The whole answer to a GET at host:port (IPv4), headers included; empty when nobody listens.
-std::string Get(const std::string& endpoint, const std::string& target,
-                const std::string& accept = "*/*") {
-  const base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const size_t colon = endpoint.rfind(':');
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(std::stoi(endpoint.substr(colon + 1))));
-  inet_pton(AF_INET, endpoint.substr(0, colon).c_str(), &address.sin_addr);
-  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return "";
-  const std::string request = "GET " + target + " HTTP/1.0\r\nAccept: " + accept + "\r\n\r\n";
-  if (send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return "";
-  std::string all;
-  char buffer[4096];
-  ssize_t size;
-  while ((size = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0)
-    all.append(buffer, static_cast<size_t>(size));
-  return all;
 }
 
 std::string BodyOf(const std::string& answer) {
@@ -115,7 +92,8 @@ class Prometheus {
   // The series an expression yields; fails the test when it is no good.
   json Query(const std::string& expression) {
     const json answer = json::parse(
-        BodyOf(Get(endpoint_, "/api/v1/query?query=" + Encoded(expression))), nullptr, false);
+        BodyOf(HttpGet("http://" + endpoint_ + "/api/v1/query?query=" + Encoded(expression))),
+        nullptr, false);
     EXPECT_EQ(answer.value("status", ""), "success") << expression << "\n" << answer.dump();
     return answer.contains("data") ? answer["data"]["result"] : json::array();
   }
@@ -168,15 +146,15 @@ TEST_F(MetricsTest, BothFormatsAndNothingElse) {
   ASSERT_NE(controller_, "");
   ASSERT_NE(machines_, "");
   for (const std::string& endpoint : {controller_, machines_}) {
-    const std::string text = Get(endpoint, "/metrics");
+    const std::string url = "http://" + endpoint, text = HttpGet(url + "/metrics");
     EXPECT_NE(text.find("Content-Type: text/plain; version=0.0.4"), std::string::npos) << text;
-    const std::string open_metrics = Get(endpoint, "/metrics", "application/openmetrics-text");
+    const std::string open_metrics = HttpGet(url + "/metrics", "application/openmetrics-text");
     EXPECT_NE(open_metrics.find("Content-Type: application/openmetrics-text; version=1.0.0"),
               std::string::npos)
         << open_metrics;
     EXPECT_EQ(open_metrics.substr(open_metrics.size() - 6), "# EOF\n");
-    EXPECT_EQ(Get(endpoint, "/metrics", "image/png").substr(9, 3), "406");
-    EXPECT_EQ(BodyOf(Get(endpoint, "/healthz")), "ok\n");
+    EXPECT_EQ(HttpGet(url + "/metrics", "image/png").substr(9, 3), "406");
+    EXPECT_EQ(BodyOf(HttpGet(url + "/healthz")), "ok\n");
     if (!Installed()) continue;
     std::ofstream(pod_.directory() + "/scrape") << BodyOf(text);
     const Outcome check = pod_.Shell("promtool check metrics < " + pod_.directory() + "/scrape");

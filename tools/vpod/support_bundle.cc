@@ -1,9 +1,7 @@
 #include "tools/vpod/support_bundle.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +28,7 @@
 #include "tools/vipu/json.h"
 #include "tools/vpod/daemons.h"
 #include "tools/vpod/doctor.h"
+#include "tools/vpod/run_program.h"
 #include "tools/vpod/status.h"
 
 extern char** environ;
@@ -186,22 +185,14 @@ absl::Status Fill(const Pod& pod, const Staging& staging) {
 
 // Packs a directory in `parent` into an open file.
 absl::Status Pack(const std::string& parent, const std::string& directory, int into) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, into, 1);
-  const std::vector<std::string> command = {"tar", "-C", parent, "-czf", "-", directory};
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  pid_t pid = 0;
-  const int error = posix_spawnp(&pid, words[0], &actions, nullptr, words.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0)
-    return absl::UnavailableError(absl::StrCat("cannot run tar: ", std::strerror(error)));
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  VPOD_ASSIGN_OR_RETURN(const std::string packed,
+                        RunProgram({"tar", "-C", parent, "-czf", "-", directory}));
+  for (absl::string_view rest = packed; !rest.empty();) {
+    const ssize_t written = TEMP_FAILURE_RETRY(write(into, rest.data(), rest.size()));
+    if (written <= 0)
+      return absl::UnavailableError(absl::StrCat("cannot write: ", std::strerror(errno)));
+    rest.remove_prefix(static_cast<size_t>(written));
   }
-  if (status != 0) return absl::UnavailableError("tar could not write the bundle");
   return absl::OkStatus();
 }
 

@@ -77,7 +77,7 @@ std::string OurName(const std::string& numpys) {
   return found == names->end() ? numpys : found->second;
 }
 
-// What to use in the place of a function of numpy: "its argmax", "vpod.exp", "the operator +".
+// Names what replaces a function of numpy: "the tensor's argmax", "vpod.exp", "the operator +".
 std::string InsteadOf(const std::string& function) {
   if (const Operator* found = FindOperator(function))
     return absl::StrCat("the operator ", found->sign);
