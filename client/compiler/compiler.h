@@ -216,7 +216,7 @@ const char* NameOf(Recomputation recomputation);
 
 struct CompileOptions {
   uint32_t ipus_per_replica = 1;
-  // Of the job: the mean of the gradients and the numbers of micro-batches follow from it.
+  // Replicas of the whole job: gradients are averaged over them, and micro-batches numbered.
   uint32_t total_replicas = 1;
   // Fuses ops that lie beside each other, which changes no result.
   // Programs with stochastic rounding are never fused: each of their operations rounds by itself.

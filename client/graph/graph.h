@@ -327,7 +327,7 @@ class Graph {
   const OriginTable& origins() const { return origins_; }
   // Replaces the operations by others in an order of execution: passes leave some out or fuse them.
   void SetNodes(std::vector<Node> nodes) { nodes_ = std::move(nodes); }
-  // Replaces the assignments by those that a program makes.
+  // Replaces the assignments by the ones that one program makes.
   void SetAssignments(std::vector<Assignment> assignments) {
     assignments_ = std::move(assignments);
   }

@@ -12,8 +12,8 @@
 
 namespace vpod::launch {
 
-// Has the user's access key. mpirun gets no such variable for a job with hosts, because its
-// messages between hosts are not encrypted; instances read the key from a file of their host.
+// The environment variable with the user's access key. poprun hides it from mpirun in jobs over
+// several hosts, because mpirun's messages are not encrypted; instances read the key from a file.
 inline constexpr char kAccessKeyVariable[] = "VIPU_CLI_API_ACCESS_KEY";
 
 struct Options {

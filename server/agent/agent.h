@@ -128,7 +128,7 @@ class Agent {
   void Disown();
   // Says which IPUs are held, and whose configuration is here.
   void DescribeState(vipuagent::RegisterRequest& request);
-  // The controller to which this agent listens, for those that it refuses.
+  // Describes the controller that configures this agent, for controllers that the agent refuses.
   vipuagent::LaterController DescribeController();
   // Ids under which the controller knows the machines, by management address.
   void SetAgentIds(std::map<std::string, std::string> id_by_host);

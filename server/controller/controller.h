@@ -150,8 +150,8 @@ class Controller {
   // The new access key, or nothing when none was asked for.
   absl::StatusOr<std::string> UpdateUser(const vipuadmin::UpdateUserRequest& request,
                                          const std::string& by, const CallerCheck& check = {});
-  // These changes, and that of an allocation's users, are refused if they take a right to a
-  // partition from somebody and do not say what becomes of the jobs there.
+  // UpdateUser, RemoveUser and UpdateAllocation are refused if they take a user's right to a
+  // partition and `jobs` does not say what becomes of the jobs there.
   absl::Status RemoveUser(const std::string& id, const std::string& by,
                           vipuadmin::JobsOfUser jobs = vipuadmin::JOBS_UNDECIDED,
                           const CallerCheck& check = {});
@@ -253,11 +253,11 @@ class Controller {
                                 const std::string& user, const CallerCheck& check)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // --- Rights that users lose (rights.cc) ---
-  // Notes what a user loses who is `before` and will be `after`; null: will be no more.
+  // Notes what a user loses by changing from `before` to `after`; null if the user is removed.
   void AddLosses(const Caller& before, const Caller* after, bool new_key, RightsChange& change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // FailedPrecondition while it is not said what becomes of the jobs that the change concerns, and
-  // when there is nobody to hand a partition over to.
+  // FailedPrecondition if the request does not say what becomes of the jobs concerned, or if nobody
+  // is left to take a partition over.
   absl::Status CheckDecided(const RightsChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Commits changes of users with what follows for partitions: those who lose a right may have kept
   // fabric keys and hold leases. Call Reconcile afterwards.
