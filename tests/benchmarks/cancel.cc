@@ -120,10 +120,7 @@ std::unique_ptr<ipuof::Lease> AttachAndLoad(const vipu::ActivePartition& partiti
 
 // Runs program `number` to its end, or until it is refused.
 absl::Status Run(ipuof::Lease& lease, uint32_t number) {
-  std::promise<absl::Status> ended;
-  lease.Run(number, 0,
-            [&](const absl::StatusOr<base::Cycles>& cycles) { ended.set_value(cycles.status()); });
-  return ended.get_future().get();
+  return lease.StartRun(number, 0, ipuof::Transport::kSharedMemory)().status();
 }
 
 // Never returns: the benchmark kills it.
