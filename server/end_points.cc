@@ -17,6 +17,7 @@ namespace {
 constexpr int kThreads = 256;
 // Calls under way on one connection; further ones wait at the client.
 constexpr int kCallsPerConnection = 100;
+constexpr int kLookaheadBytes = 64 << 10;
 // With an answer. A client that was stopped, or whose host is lost, does not read either.
 constexpr std::chrono::seconds kReaderPatience{30};
 
@@ -71,6 +72,10 @@ absl::Status EndPoints::Listen(const std::string& address,
       grpc::ServerBuilder::SyncServerOption::NUM_CQS,
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsPerConnection);
+  // gRPC lets a client send so much of a message, and the rest once the call may be read. By
+  // default it would let a fast client send all of it before the call is refused.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   add_services(builder);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watchers;
   watchers.push_back(unread_.Watch(listener));

@@ -3,11 +3,13 @@
 #include <malloc.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/arch/hardware.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
 #include "server/agent/agent.h"
@@ -68,13 +70,19 @@ struct Served {
   std::unique_ptr<grpc::Server> server;
 };
 
+// Clients send messages of a mebibyte, and there may be a client for each IPU.
+rpc::ConnectionLimits LimitsFor(uint32_t num_machines) {
+  const uint64_t ipus = uint64_t{num_machines} * arch::kIpusPerMachine;
+  return {.incomplete_bytes = std::max<uint64_t>(192, 2 * ipus) << 20};
+}
+
 // The server on `listen`, which then names the port that it has.
 absl::StatusOr<Served> StartServer(agent::Agent& agent, const std::optional<base::Tls>& tls,
                                    rpc::AgentServices& services, grpc::Service& fabric_service,
-                                   std::string& listen) {
+                                   const rpc::ConnectionLimits& limits, std::string& listen) {
   grpc::ServerBuilder builder;
-  VPOD_ASSIGN_OR_RETURN(auto listener,
-                        rpc::BoundedListener::Open(listen, rpc::GuardedCredentials(tls), builder));
+  VPOD_ASSIGN_OR_RETURN(auto listener, rpc::BoundedListener::Open(
+                                           listen, rpc::GuardedCredentials(tls), builder, limits));
   const int port = listener->port();
   builder.SetMaxReceiveMessageSize(16 << 20);
   // Calls of one connection: a process may hold thousands of leases, each with calls of its own.
@@ -132,7 +140,8 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
   rpc::AgentServices services(*agent, tls);
   const std::unique_ptr<grpc::Service> fabric_service = rpc::MakeFabricService(*agent);
   VPOD_ASSIGN_OR_RETURN(const auto served,
-                        StartServer(*agent, tls, services, *fabric_service, listen));
+                        StartServer(*agent, tls, services, *fabric_service,
+                                    LimitsFor(options.agent.num_machines), listen));
   spdlog::info(
       "{} machines of type {} at {}, metrics at {}, memory limit {} MiB, {} compute threads",
       options.agent.num_machines, options.agent.machine_type, listen, metrics->endpoint(),
