@@ -307,22 +307,46 @@ void Collectives::Fail(const absl::Status& cause) {
   for (const Completed& done : waiting) done(cause);
 }
 
+template <class Visit>
+void Collectives::ForEachAwaitedUnit(const Operation& operation, const Visit& visit) const {
+  const RendezvousKey& key = operation.key;
+  for (size_t site : operation.sites) {
+    if (site == options_.here || operation.ready.contains(site)) continue;
+    const std::vector<bool> members = MembersOf(site, key);
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (members[i])
+        visit(static_cast<uint32_t>(key.group.Replica(i)) * options_.ipus_per_replica +
+              key.channel);
+    }
+  }
+}
+
 Collectives::Overdue Collectives::FindOverdue(Clock::time_point now, Clock::duration patience) {
   Overdue overdue;
   base::MutexLock lock(mutex_);
   for (const auto& [key, operation] : operations_) {
     if (!operation->collective || now - operation->since < patience) continue;
-    for (size_t site : operation->sites) {
-      if (site == options_.here || operation->ready.contains(site)) continue;
-      overdue.fresh = !std::exchange(operation->noticed, true) || overdue.fresh;
-      const std::vector<bool> members = MembersOf(site, key);
-      for (size_t i = 0; i < members.size(); ++i) {
-        if (members[i])
-          overdue.units.insert(key.group.Replica(i) * options_.ipus_per_replica + key.channel);
-      }
-    }
+    bool waits = false;
+    ForEachAwaitedUnit(*operation, [&](uint32_t unit) {
+      waits = true;
+      overdue.units.insert(unit);
+    });
+    if (waits) overdue.fresh = !std::exchange(operation->noticed, true) || overdue.fresh;
   }
   return overdue;
+}
+
+bool Collectives::AwaitsReplicas(uint32_t first, uint32_t count, uint64_t first_run) {
+  bool awaits = false;
+  base::MutexLock lock(mutex_);
+  for (auto it = operations_.lower_bound({.run = first_run}); it != operations_.end(); ++it) {
+    if (!it->second->collective) continue;
+    ForEachAwaitedUnit(*it->second, [&](uint32_t unit) {
+      const uint32_t replica = unit / options_.ipus_per_replica;
+      awaits = awaits || (replica >= first && replica - first < count);
+    });
+  }
+  return awaits;
 }
 
 }  // namespace vpod::fabric

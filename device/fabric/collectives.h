@@ -96,6 +96,9 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
     bool fresh = false;
   };
   Overdue FindOverdue(Clock::time_point now, Clock::duration patience);
+  // Whether a collective here, of run `first_run` or a later one, waits for one of `count` replicas
+  // on other processes.
+  bool AwaitsReplicas(uint32_t first, uint32_t count, uint64_t first_run);
   // The other ends for which copies here have waited `patience`. One that comes late again in the
   // same run is named when it has been waited for twice as long as the last time: stages of a
   // pipeline may just be slow.
@@ -114,6 +117,10 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   OperationPtr Find(const RendezvousKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Fails when a site does something else than we do.
   absl::Status Check(const Operation& operation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Calls `visit` with each unit on another process for which an operation here waits.
+  template <class Visit>
+  void ForEachAwaitedUnit(const Operation& operation, const Visit& visit) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether a site hosts a member of the group of `key`; which members, by position.
   std::vector<bool> MembersOf(size_t site, const RendezvousKey& key) const;
   // All sites have come to the operation.

@@ -126,6 +126,19 @@ TEST_P(CollectivesFailureTest, APeerThatNeverComesIsOverdue) {
   for (const auto& result : processes_->Results()) EXPECT_TRUE(result.ok());
 }
 
+TEST_P(CollectivesFailureTest, KnowsForWhichReplicasItWaits) {
+  const ReplicaGroup odd{1, 2, 4};
+  Collectives& here = processes_->at(0);
+  processes_->Arrive(0, case_, odd);
+  EXPECT_TRUE(here.AwaitsReplicas(7, 1, 0));
+  EXPECT_FALSE(here.AwaitsReplicas(6, 1, 0));
+  EXPECT_FALSE(here.AwaitsReplicas(0, 4, 0));
+  EXPECT_FALSE(here.AwaitsReplicas(7, 1, 1));  // in later runs
+  processes_->Arrive(1, case_, odd);
+  for (const auto& result : processes_->Results()) EXPECT_TRUE(result.ok());
+  EXPECT_FALSE(here.AwaitsReplicas(7, 1, 0));
+}
+
 // Either end of a copy may be late.
 TEST_P(CollectivesFailureTest, AnIpuThatDoesNotComeToAnExchangeIsNamed) {
   using std::chrono::hours;

@@ -157,7 +157,9 @@ bool Job::AllLoaded() const {
 // "instance 2 loaded a1b2…, instances 0, 1, 3 loaded c3d4…"
 absl::Status Job::Disagreement() const {
   std::map<std::string, std::set<uint32_t>> by_hash;
-  for (const auto& [key, entry] : members_) by_hash[entry.hash].insert(key.first);
+  for (const auto& [key, entry] : members_) {
+    if (!entry.left) by_hash[entry.hash].insert(key.first);  // who has left runs nothing any more
+  }
   if (by_hash.size() <= 1) return absl::OkStatus();
   std::vector<std::pair<std::set<uint32_t>, std::string>> groups;
   for (const auto& [hash, instances] : by_hash) groups.emplace_back(instances, hash);
@@ -292,21 +294,36 @@ size_t Job::LocalParts() const {
   }));
 }
 
-Job::Calls Job::InstanceLeft(const JobPart& part, bool lost) {
-  if (!(lost || IsNeeded(part)) || !failure_.ok()) return {};
+Job::Calls Job::InstanceLeft(const Entry& entry, bool lost) {
+  if (!(lost || IsNeeded(entry)) || !failure_.ok()) return {};
+  const uint32_t instance = entry.member.instance;
   return FailLocked(
-      absl::AbortedError(absl::StrCat(Name(part.instance), lost ? " was lost" : " left the job")),
-      lost, part.instance);
+      absl::AbortedError(absl::StrCat(Name(instance), lost ? " was lost" : " left the job")), lost,
+      instance);
 }
 
 void Job::Leave(uint32_t instance, uint32_t part, bool lost) {
+  LeaveAfter(std::nullopt, instance, part, lost);
+}
+
+void Job::LeaveElsewhere(uint32_t instance, uint32_t part, bool lost, uint64_t runs) {
+  LeaveAfter(runs, instance, part, lost);
+}
+
+void Job::LeaveAfter(std::optional<uint64_t> runs, uint32_t instance, uint32_t part, bool lost) {
   Calls calls;
   {
     base::MutexLock lock(mutex_);
     const auto it = members_.find({instance, part});
     if (it == members_.end() || it->second.left) return;
     it->second.left = true;
-    last_runs_[instance] = kFirstLoneRun;  // it begins none of the others' runs any more
+    if (runs) {
+      it->second.runs = *runs;
+    } else {
+      const auto last_run = last_runs_.find(instance);
+      runs = last_run == last_runs_.end() ? 0 : last_run->second + 1;
+      last_runs_[instance] = kFirstLoneRun;  // it begins none of the others' runs any more
+    }
     // The client is gone: it must not be called any more.
     JobMember& member = it->second.member;
     member.notice = nullptr;
@@ -315,24 +332,28 @@ void Job::Leave(uint32_t instance, uint32_t part, bool lost) {
     member.go = nullptr;
     member.left = nullptr;
     if (member.coordinator)
-      calls.push_back([coordinator = member.coordinator, lost] { coordinator->Leave(lost); });
+      calls.push_back([coordinator = member.coordinator, lost, runs = *runs] {
+        coordinator->Leave(lost, runs);
+      });
     for (const auto& [key, entry] : members_) {
-      if (entry.member.left)
-        calls.push_back([left = entry.member.left, instance] { left(instance); });
+      if (!lost && entry.member.left)
+        calls.push_back(
+            [left = entry.member.left, instance, runs = *runs] { left(instance, runs); });
     }
-    for (auto& call : InstanceLeft(member, lost)) calls.push_back(std::move(call));
+    for (auto& call : InstanceLeft(it->second, lost)) calls.push_back(std::move(call));
   }
   CallAll(calls);
 }
 
-void Job::LeftElsewhere(uint32_t instance) {
+void Job::LeftElsewhere(uint32_t instance, uint64_t runs) {
   Calls calls;
   {
     base::MutexLock lock(mutex_);
     for (auto& [key, entry] : members_) {
       if (key.first != instance || entry.left || entry.member.endpoint.empty()) continue;
       entry.left = true;
-      for (auto& call : InstanceLeft(entry.member, false)) calls.push_back(std::move(call));
+      entry.runs = runs;
+      for (auto& call : InstanceLeft(entry, false)) calls.push_back(std::move(call));
     }
   }
   CallAll(calls);

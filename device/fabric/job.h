@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -63,7 +64,8 @@ class CoordinatorLink {
   // `address` is where this process takes the job's messages.
   virtual void Ready(const std::string& address) = 0;
   virtual void Alive() = 0;
-  virtual void Leave(bool lost) = 0;
+  // After the part's instance has begun `runs` runs with collectives, all of which have ended.
+  virtual void Leave(bool lost, uint64_t runs) = 0;
   virtual void Fail(const absl::Status& cause, bool lost, uint32_t culprit) = 0;
 };
 
@@ -75,7 +77,7 @@ struct JobMember : JobPart {
   // At the coordinator, of parts elsewhere.
   std::function<void(const std::vector<JobPart>&)> formed;
   std::function<void(const std::map<std::string, std::string>& address_of)> go;
-  std::function<void(uint32_t instance)> left;
+  std::function<void(uint32_t instance, uint64_t runs)> left;  // as CoordinatorLink::Leave
   // Elsewhere, of the parts there.
   std::shared_ptr<CoordinatorLink> coordinator;
 };
@@ -129,9 +131,11 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::Status Join(const JobShape& shape, JobMember member);
   // Says what a part has loaded; differing executables fail the job.
   void Loaded(uint32_t instance, uint32_t part, const std::string& executable_hash);
-  // Ends a part. In an orderly way (`lost` false) others fail only when they come to need it; a
-  // lost one fails the job at once.
+  // Ends a part. In an orderly way (`lost` false) others fail only when they come to need it, or
+  // need it already: never in a run that it has completed. A lost one fails the job at once.
   void Leave(uint32_t instance, uint32_t part, bool lost);
+  // At the coordinator: a part elsewhere ends, as its own process says by CoordinatorLink::Leave.
+  void LeaveElsewhere(uint32_t instance, uint32_t part, bool lost, uint64_t runs);
   // Nobody left.
   bool Empty() const;
 
@@ -140,7 +144,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void Complete(const std::vector<JobPart>& parts);
   // `address_of` says where each process takes the job's messages, by its endpoint as in JobPart.
   void Go(const std::map<std::string, std::string>& address_of);
-  void LeftElsewhere(uint32_t instance);
+  void LeftElsewhere(uint32_t instance, uint64_t runs);
   // This process is ready for what the processes of the job do together. When all are, runs begin.
   void Formed(std::shared_ptr<Collectives> collectives);
   // At the coordinator: a part elsewhere wants to run and waits; its process is ready.
@@ -180,6 +184,7 @@ class Job : public std::enable_shared_from_this<Job> {
     JobMember member;
     std::string hash;
     bool left = false;
+    uint64_t runs = 0;  // of a part elsewhere that has left: those that it has taken part in
   };
   using PartKey = std::pair<uint32_t, uint32_t>;  // instance, part
   struct Start {
@@ -204,6 +209,9 @@ class Job : public std::enable_shared_from_this<Job> {
   };
   using Calls = std::vector<std::function<void()>>;
   static void CallAll(const Calls& calls);
+
+  // Without `runs`, the part is of this process, which has counted them.
+  void LeaveAfter(std::optional<uint64_t> runs, uint32_t instance, uint32_t part, bool lost);
 
   // The rest of the class is called with mutex_ held. Functions that return Calls move callbacks
   // out; the caller calls them after unlocking.
@@ -241,9 +249,13 @@ class Job : public std::enable_shared_from_this<Job> {
   Calls Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether a collective waits for one of a part's replicas.
   static bool WaitsFor(const RendezvousKey& key, const Rendezvous& rendezvous, const JobPart& part);
-  // Whether a rendezvous, or the start of the job, waits for the part's instance.
-  bool IsNeeded(const JobPart& part) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Calls InstanceLeft(const JobPart& part, bool lost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a rendezvous, or the start of the job, waits for the instance of a part that has left.
+  bool IsNeeded(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Calls InstanceLeft(const Entry& entry, bool lost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a collective under way waits for a part on another process that has left.
+  bool AwaitsMessagesOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Fails a job that somebody waits for and that can never form, because a part has left.
+  Calls FailUnlessItCanForm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickStarts(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout,
                   Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickRendezvous(Clock::time_point now, Clock::duration patience, Calls& calls)

@@ -47,9 +47,18 @@ void Job::StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume rea
           calls.push_back([coordinator = entry.member.coordinator] { coordinator->Waits(); });
       }
       for (auto& call : Advance()) calls.push_back(std::move(call));
+      for (auto& call : FailUnlessItCanForm()) calls.push_back(std::move(call));
     }
   }
   CallAll(calls);
+}
+
+Job::Calls Job::FailUnlessItCanForm() {
+  if (formed_ || starts_.empty() || !failure_.ok()) return {};
+  for (const auto& [key, entry] : members_) {
+    if (entry.left) return InstanceLeft(entry, /*lost=*/false);
+  }
+  return {};
 }
 
 absl::Status Job::RunFailure(uint64_t run) const {
@@ -101,8 +110,14 @@ void Job::FailRun(uint64_t run, const absl::Status& cause) {
 }
 
 void Job::WaitsElsewhere(uint32_t instance) {
-  base::MutexLock lock(mutex_);
-  if (!formed_) starts_.push_back({instance, nullptr, Clock::now()});
+  Calls calls;
+  {
+    base::MutexLock lock(mutex_);
+    if (formed_) return;
+    starts_.push_back({instance, nullptr, Clock::now()});
+    calls = FailUnlessItCanForm();
+  }
+  CallAll(calls);
 }
 
 uint32_t Job::InstanceOfReplica(size_t replica) const {
@@ -153,7 +168,7 @@ void Job::Meet(const RendezvousKey& key, size_t position, uint32_t instance, voi
         for (const auto& [other, entry] : members_) {
           const bool elsewhere = !entry.member.endpoint.empty();
           const Rendezvous& at = complete.participants.empty() ? rendezvous : complete;
-          if (!entry.left || !WaitsFor(key, at, entry.member)) continue;
+          if (!entry.left || key.run < entry.runs || !WaitsFor(key, at, entry.member)) continue;
           if (complete.participants.empty() || elsewhere) {
             calls = FailLocked(
                 absl::AbortedError(absl::StrCat(Name(other.first), " left the job before run ",
@@ -185,11 +200,20 @@ bool Job::WaitsFor(const RendezvousKey& key, const Rendezvous& rendezvous, const
   return false;
 }
 
-bool Job::IsNeeded(const JobPart& part) const {
-  if (!formed_ && !AllLoaded()) return true;
-  return std::any_of(open_rendezvous_.begin(), open_rendezvous_.end(), [&](const auto& item) {
-    return IsCollective(item.first) && WaitsFor(item.first, item.second, part);
-  });
+bool Job::IsNeeded(const Entry& entry) const {
+  // A job of several processes forms with all who have loaded.
+  if (!formed_ && (!AllLoaded() || (spans_processes() && !starts_.empty()))) return true;
+  return AwaitsMessagesOf(entry) ||
+         std::any_of(open_rendezvous_.begin(), open_rendezvous_.end(), [&](const auto& item) {
+           return IsCollective(item.first) && item.first.run >= entry.runs &&
+                  WaitsFor(item.first, item.second, entry.member);
+         });
+}
+
+bool Job::AwaitsMessagesOf(const Entry& entry) const {
+  return collectives_ != nullptr && !entry.member.endpoint.empty() &&
+         collectives_->AwaitsReplicas(entry.member.replica_offset, entry.member.local_replicas,
+                                      entry.runs);
 }
 
 std::vector<uint32_t> Job::MissingInstances() const {
@@ -273,12 +297,9 @@ void Job::TickCollectives(Clock::time_point now, Clock::duration patience, Calls
   for (uint32_t unit : overdue.units)
     missing.insert(InstanceOfReplica(unit / shape_.ipus_per_replica));
   for (const auto& [key, entry] : members_) {
-    if (entry.left && missing.contains(key.first)) {
-      for (auto& call : FailLocked(absl::AbortedError(absl::StrCat(
-                                       Name(key.first), " left the job in the middle of it")),
-                                   false, key.first)) {
-        calls.push_back(std::move(call));
-      }
+    // A collective that began while the instance left.
+    if (entry.left && AwaitsMessagesOf(entry)) {
+      for (auto& call : InstanceLeft(entry, /*lost=*/false)) calls.push_back(std::move(call));
       return;
     }
     if (entry.member.endpoint.empty()) here.insert(key.first);

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <optional>
+
+#include "device/fabric/collectives.h"
+#include "device/fabric/transport.h"
 
 namespace vpod::fabric {
 namespace {
@@ -156,6 +160,54 @@ TEST_F(JobTest, OrderlyLeavingFailsOnlyInstancesThatNeedIt) {
   job_->Leave(3, 0, /*lost=*/false);
   EXPECT_FALSE(instances_[0].failure.has_value());
   std::vector<absl::Status> results;
+  MeetAs(0, results);
+  ASSERT_FALSE(results.empty());
+  EXPECT_EQ(results[0].message(),
+            "instance 3 (pid 103 on host) left the job before run 0 was complete");
+}
+
+// Those who wait for it already, and those who come later.
+TEST_F(JobTest, LeavingEndsARunThatTheInstanceHasNotBegun) {
+  JoinAll();
+  LoadAll();
+  std::vector<absl::Status> waiting, late;
+  MeetAs(0, waiting);
+  job_->Leave(3, 0, /*lost=*/false);
+  MeetAs(1, late);
+  const absl::Status left = absl::AbortedError("instance 3 (pid 103 on host) left the job");
+  EXPECT_EQ(waiting, std::vector<absl::Status>(4, left));
+  EXPECT_EQ(late, waiting);
+}
+
+TEST_F(JobTest, ACompletedRunIsNotDisturbedByLeaving) {
+  JoinAll();
+  LoadAll();
+  std::vector<absl::Status> results;
+  std::function<void(absl::Status)> finish;
+  for (uint32_t i = 0; i < 4; ++i) {
+    Start(i);
+    MeetAs(i, results, [&](const std::vector<void*>&, std::function<void(absl::Status)> end) {
+      finish = std::move(end);
+    });
+  }
+  job_->Leave(3, 0, /*lost=*/false);
+  finish(absl::OkStatus());
+  EXPECT_EQ(results, std::vector<absl::Status>(16));
+  for (const Instance& instance : instances_) EXPECT_FALSE(instance.failure.has_value());
+}
+
+// Not that the programs differ: it has none any more.
+TEST_F(JobTest, AnInstanceThatLeftIsNamedWhenOthersRunAnotherExecutable) {
+  JoinAll();
+  LoadAll();
+  for (uint32_t i = 0; i < 4; ++i) Start(i);
+  job_->Leave(3, 0, /*lost=*/false);
+  std::vector<absl::Status> results;
+  for (uint32_t i = 0; i < 3; ++i) job_->Loaded(i, 0, "e5f6e5f6");
+  for (uint32_t i = 0; i < 3; ++i) {
+    Start(i);
+    EXPECT_TRUE(instances_[i].started->ok()) << *instances_[i].started;
+  }
   MeetAs(0, results);
   ASSERT_FALSE(results.empty());
   EXPECT_EQ(results[0].message(),
@@ -316,6 +368,96 @@ TEST_F(JobTest, EmptyWhenAllHaveLeft) {
     job_->Leave(i, 0, false);
   }
   EXPECT_TRUE(job_->Empty());
+}
+
+// Takes messages and delivers none.
+class SilentTransport : public Transport {
+ public:
+  void Send(const std::string&, std::string, absl::Span<const std::byte>,
+            std::function<void(absl::Status)> sent) override {
+    sent(absl::OkStatus());
+  }
+};
+
+// Two instances of a replica each: the first is of the coordinator's process, the other of another.
+class SpanningJobTest : public JobTest {
+ protected:
+  SpanningJobTest() {
+    JobMember here = instances_[0].Member(0, 0, 1), elsewhere = instances_[1].Member(1, 1, 1);
+    elsewhere.endpoint = "elsewhere";
+    EXPECT_TRUE(job_->Join(shape_, here).ok());
+    EXPECT_TRUE(job_->Join(shape_, elsewhere).ok());
+  }
+  void Load() {
+    for (uint32_t i : {0, 1}) job_->Loaded(i, 0, "c3d4");
+  }
+  void Form() {
+    CollectivesOptions options;
+    options.total_replicas = 2;
+    options.sites = {{.endpoint = "", .units = {0}}, {.endpoint = "elsewhere", .units = {1}}};
+    options.transport = &transport_;
+    options.compute = [](const std::function<void()>& task) { task(); };
+    options.fail = [this](const absl::Status& cause) { job_->Fail(cause); };
+    job_->Formed(std::make_shared<Collectives>(std::move(options)));
+    job_->ReadyElsewhere(1, 0, "address");
+  }
+  // The replica that is here comes to a barrier of a run, and waits there.
+  void Meet(uint64_t run) {
+    const RendezvousKey key{run, 0, 0, {0, 1, 2}};
+    job_->Meet(
+        key, 0, 0, this, [this](const absl::Status& status) { met_ = status; },
+        [this, key](const std::vector<void*>&, const std::function<void(absl::Status)>& finish) {
+          Collective barrier{.kind = Kind::kAllGather, .replicas = {0}, .arenas = {nullptr}};
+          job_->collectives()->Run(
+              key, std::move(barrier),
+              [finish](const absl::StatusOr<Outcome>& outcome) { finish(outcome.status()); });
+        });
+  }
+
+  const JobShape shape_{2, 2, 1};
+  SilentTransport transport_;
+  std::shared_ptr<Job> job_ = std::make_shared<Job>("j", shape_, Job::Role::kCoordinator,
+                                                    [](const std::vector<JobPart>&) {});
+  std::optional<absl::Status> met_;
+  const absl::Status left_ = absl::AbortedError("instance 1 (pid 101 on host) left the job");
+};
+
+TEST_F(SpanningJobTest, LeavingEndsARunThatAnInstanceElsewhereHasNotBegun) {
+  Load();
+  Form();
+  Meet(3);
+  EXPECT_FALSE(met_.has_value());
+  job_->LeaveElsewhere(1, 0, /*lost=*/false, /*runs=*/3);
+  EXPECT_EQ(met_, left_);
+  EXPECT_EQ(instances_[0].failure, left_);
+}
+
+// Its last messages may come later than the word that it has left.
+TEST_F(SpanningJobTest, ARunThatAnInstanceElsewhereHasCompletedIsNotDisturbed) {
+  Load();
+  Form();
+  Meet(3);
+  job_->LeaveElsewhere(1, 0, /*lost=*/false, /*runs=*/4);
+  job_->Tick(Job::Clock::now() + seconds(60), seconds(5), seconds(60));
+  EXPECT_FALSE(met_.has_value());
+  EXPECT_FALSE(instances_[0].failure.has_value());
+  job_->Fail(absl::CancelledError("the test has ended"));
+}
+
+TEST_F(SpanningJobTest, AnInstanceThatLeavesBeforeTheJobFormsEndsAWaitForIt) {
+  Load();
+  job_->StartRun(0, 0, 0, [this](const absl::Status& status) { instances_[0].started = status; });
+  EXPECT_FALSE(instances_[0].started.has_value());
+  job_->LeaveElsewhere(1, 0, /*lost=*/false, /*runs=*/0);
+  EXPECT_EQ(instances_[0].started, left_);
+}
+
+TEST_F(SpanningJobTest, NobodyWaitsForAnInstanceThatLeftBeforeTheJobFormed) {
+  Load();
+  job_->LeaveElsewhere(1, 0, /*lost=*/false, /*runs=*/0);
+  EXPECT_FALSE(instances_[0].failure.has_value());  // it may need nobody
+  job_->StartRun(0, 0, 0, [this](const absl::Status& status) { instances_[0].started = status; });
+  EXPECT_EQ(instances_[0].started, left_);
 }
 
 }  // namespace

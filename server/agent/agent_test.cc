@@ -304,6 +304,25 @@ TEST_F(AgentTest, LostInstanceFailsTheOthersAndFreesEverything) {
   EXPECT_EQ(told.size(), 3u);
 }
 
+TEST_F(AgentTest, AnInstanceThatDetachesEarlyIsNamedAtOnce) {
+  std::vector<std::string> leases;
+  for (uint32_t i = 0; i < 4; ++i) {
+    leases.push_back(MustAttach(Open(24 + i, i, 4, 4)));
+    ASSERT_TRUE(agent_->Load(leases[i], SumExecutable()).ok());
+  }
+  Awaited<base::Cycles> completed[4], waiting;
+  for (uint32_t i = 0; i < 4; ++i) agent_->Run(leases[i], 0, 0, completed[i].Callback());
+  for (Awaited<base::Cycles>& run : completed) EXPECT_TRUE(run.Get().ok());
+  agent_->Run(leases[0], 0, 0, waiting.Callback());
+  agent_->Release(leases[2], /*lost=*/false);
+  // It may have come to the run before or after.
+  const char kLeft[] = "instance 2 (pid 4713 on host) left the job";
+  EXPECT_TRUE(absl::StartsWith(waiting.Get().status().message(), kLeft)) << waiting.Get().status();
+  EXPECT_TRUE(absl::StartsWith(Run(leases[1], 0).message(), kLeft));
+  for (uint32_t i : {0, 1, 3}) agent_->Release(leases[i], false);
+  EXPECT_EQ(Attached(), 0);
+}
+
 TEST_F(AgentTest, ReleasedDuringARunIsFreeWhenTheKernelHasEnded) {
   const std::string lease = MustAttach(Open(0));
   ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());

@@ -153,9 +153,10 @@ void PartLink::Alive() {
   Send(request);
 }
 
-void PartLink::Leave(bool lost) {
+void PartLink::Leave(bool lost, uint64_t runs) {
   fabric::v1::JobRequest request;
   request.mutable_leave()->set_lost(lost);
+  request.mutable_leave()->set_runs(runs);
   Send(request);
   std::shared_ptr<CoordinatorStream> stream;
   {
@@ -194,7 +195,7 @@ void PartLink::OnEvent(const fabric::v1::JobEvent& event) {
     case fabric::v1::JobEvent::kNotice:
       return options_.notice(event.notice().text());
     case fabric::v1::JobEvent::kLeft:
-      return job->LeftElsewhere(event.left().instance());
+      return job->LeftElsewhere(event.left().instance(), event.left().runs());
     case fabric::v1::JobEvent::kFailed: {
       const absl::Status cause = CauseOf(event.failed());
       job->Fail(cause, event.failed().lost(), event.failed().instance());
@@ -269,9 +270,10 @@ absl::Status RemotePart::Join(const fabric::v1::JobJoin& join, const std::string
     }
     send(event);
   };
-  member.left = [send](uint32_t instance) {
+  member.left = [send](uint32_t instance, uint64_t runs) {
     fabric::v1::JobEvent event;
     event.mutable_left()->set_instance(instance);
+    event.mutable_left()->set_runs(runs);
     send(event);
   };
   const fabric::JobShape shape{join.member().num_instances(), join.member().total_replicas(),
@@ -313,7 +315,7 @@ void RemotePart::Request(const fabric::v1::JobRequest& request) {
         base::MutexLock lock(mutex_);
         left_ = true;
       }
-      return job_->Leave(instance_, part_, request.leave().lost());
+      return job_->LeaveElsewhere(instance_, part_, request.leave().lost(), request.leave().runs());
     }
     case fabric::v1::JobRequest::kFailure:
       return job_->Fail(CauseOf(request.failure()), request.failure().lost(),
@@ -331,7 +333,7 @@ void RemotePart::Gone() {
   job_->Fail(absl::UnavailableError(
                  absl::StrCat(name_, ", which runs instance ", instance_, ", was lost")),
              false, instance_);
-  job_->Leave(instance_, part_, /*lost=*/true);
+  job_->LeaveElsewhere(instance_, part_, /*lost=*/true, /*runs=*/0);
 }
 
 }  // namespace vpod::agent

@@ -44,7 +44,7 @@ class PartLink : public fabric::CoordinatorLink, public std::enable_shared_from_
   void Waits() override;
   void Ready(const std::string& address) override;
   void Alive() override;
-  void Leave(bool lost) override;
+  void Leave(bool lost, uint64_t runs) override;
   void Fail(const absl::Status& cause, bool lost, uint32_t culprit) override;
 
  private:

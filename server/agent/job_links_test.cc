@@ -109,7 +109,7 @@ TEST_F(PartLinkTest, AlsoAfterALeave) {
   FakeGateway gateway(false);
   std::shared_ptr<PartLink> link = Opened(gateway);
   const std::weak_ptr<PartLink> weak = link;
-  link->Leave(false);
+  link->Leave(/*lost=*/false, /*runs=*/0);
   gateway.End();
   EXPECT_EQ(joined_, absl::CancelledError("the lease has ended"));
   link.reset();

@@ -33,7 +33,7 @@ struct Arguments {
   bool pipeline = false;  // the IPUs work on different micro-batches
   bool in_step = false;   // by popdist::run
   std::string losses;     // file for the losses
-  std::string fault;      // kill, stop, throw, exit, fork, sleep, label, late-label
+  std::string fault;      // kill, stop, throw, exit, fork, sleep, leave, label, late-label
   // Bad labels in the data fail a run, after which the job goes on.
   bool with_labels() const { return fault == "label" || fault == "late-label"; }
   // Nothing is trained: the labels are read when the replicas have met for the last time.
@@ -112,7 +112,10 @@ absl::Status Run(const Arguments& arguments) {
   if (!arguments.losses.empty() && popdist::getInstanceIndex() == 0) losses.open(arguments.losses);
   losses.precision(9);
   for (int run = 0; run < arguments.runs; ++run) {
-    if (culprit && run == arguments.at_run) GoWrong(arguments.fault);
+    if (culprit && run == arguments.at_run) {
+      if (arguments.fault == "leave") return absl::OkStatus();
+      GoWrong(arguments.fault);
+    }
     if (arguments.pause_ms > 0) usleep(static_cast<useconds_t>(arguments.pause_ms) * 1000);
     for (uint32_t r = 0; r < local; ++r) {
       VPOD_ASSIGN_OR_RETURN(auto data, session->Stream<float>("x", r));
@@ -161,7 +164,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--pipeline", arguments.pipeline, "each IPU is a stage of a pipeline");
   app.add_option("--losses", arguments.losses, "file to which instance 0 writes its losses too");
   app.add_option("--fault", arguments.fault,
-                 "kill, stop, throw, exit, fork, sleep, label, late-label, other-program "
+                 "kill, stop, throw, exit, fork, sleep, leave, label, late-label, other-program "
                  "(--in-step); program, "
                  "absent, offset before the first run");
   CLI11_PARSE(app, argc, argv);

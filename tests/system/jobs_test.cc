@@ -92,6 +92,23 @@ TEST_F(JobsTest, SilentExitOfOneInstanceEndsTheJob) {
   ExpectUsable();
 }
 
+// It has done what it wanted to, and the others have not.
+TEST_F(JobsTest, AnInstanceThatLeavesEarlyIsNamedByTheOthers) {
+  const Outcome outcome =
+      pod_->Run(Poprun({"--fault", "leave", "--instance", "2", "--at-run", "3"}), kSoon);
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_NE(outcome.out.find("run 2 loss"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("run 3 loss"), std::string::npos) << outcome.out;
+  for (const char* tag : {"[1,0]<stderr>:", "[1,1]<stderr>:", "[1,3]<stderr>:"}) {
+    EXPECT_NE(outcome.err.find(std::string(tag) + "replica_job: error: instance 2 (pid "),
+              std::string::npos)
+        << tag << "\n"
+        << outcome.err;
+  }
+  EXPECT_NE(outcome.err.find(") left the job"), std::string::npos) << outcome.err;
+  ExpectUsable();
+}
+
 TEST_F(JobsTest, AChildThatOutlivesItsInstanceHoldsNoDevice) {
   const Outcome outcome = pod_->Run(Poprun({"--fault", "fork", "--instance", "1"}));
   EXPECT_EQ(outcome.code, 137) << outcome.err;
