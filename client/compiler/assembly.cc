@@ -49,8 +49,9 @@ void SetShards(const LoweredTensor& tensor, v1::Variable& variable) {
 
 }  // namespace
 
-Assembler::Assembler(uint32_t ipus) {
+Assembler::Assembler(uint32_t ipus, uint32_t total_replicas) {
   executable_.set_ipus_per_replica(ipus);
+  executable_.set_total_replicas(total_replicas);
   variables_.resize(ipus);
   remote_buffers_.resize(ipus);
   for (uint32_t i = 0; i < ipus; ++i) {

@@ -15,8 +15,9 @@ namespace vpod::compiler {
 // temporaries of all programs over each other behind them.
 class Assembler {
  public:
-  // For replicas of this many IPUs, as all programs have them.
-  explicit Assembler(uint32_t ipus);
+  // For replicas of this many IPUs, as all programs have them, and jobs of `total_replicas`
+  // (ReplicasOf).
+  Assembler(uint32_t ipus, uint32_t total_replicas);
 
   // First, for each program: variables and remote buffers get their places, so that all programs
   // agree on them.

@@ -231,7 +231,7 @@ std::string Mutate(std::string text, Random& random) {
 
 // Nothing crashes, and the executable may be invalid.
 void Assemble(LoweredProgram program) {
-  Assembler assembler(static_cast<uint32_t>(program.ipus.size()));
+  Assembler assembler(static_cast<uint32_t>(program.ipus.size()), /*total_replicas=*/0);
   assembler.AddState(program);
   assembler.AddProgram(std::move(program));
   program::Executable::Make(assembler.Finish(), {}, assembler.Origins()).IgnoreError();

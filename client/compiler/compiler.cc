@@ -140,7 +140,9 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   };
   PassDump dump(options);
   std::vector<LoweredProgram> programs;
-  Assembler assembler(options.ipus_per_replica);
+  // The programs of a plan are planned for PODs of any size, unless their replicas share out state.
+  const bool any_replicas = IsPlannedProgram() && options.tensor_shards == 1;
+  Assembler assembler(options.ipus_per_replica, any_replicas ? 0 : ReplicasOf(graph, options));
   for (const ProgramSpec& spec : options.programs) {
     report("Lowering");
     VPOD_ASSIGN_OR_RETURN(LoweredProgram program, RunPasses(graph, spec, options, dump));
@@ -161,7 +163,6 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   if (!asked_for.allow_out_of_memory) VPOD_RETURN_IF_ERROR(CheckThatItFits(options, compiled));
   report("Initial values");
   compiled.initial_values = InitialValues(*compiled.executable, graph, options);
-  compiled.total_replicas = ReplicasOf(graph, options);
   report("Done");
   return compiled;
 }

@@ -270,8 +270,6 @@ struct Compiled {
   std::shared_ptr<const program::Executable> executable;
   std::map<std::string, Initial> initial_values;  // by name
   bool fits = true;  // false if it does not, but the environment allowed it
-  // The replicas of the jobs that it may run in (ReplicasOf); 0: any number.
-  uint32_t total_replicas = 0;
 };
 
 // Names of the optimiser's variables on an IPU. Hyper-parameters are in the order of the messages
@@ -291,8 +289,8 @@ bool IsOptimizerState(absl::string_view name);
 // recomputation found nothing to do, as norm-only does in a network without norms.
 bool Recomputes(const program::Executable& executable);
 
-// The replicas of the jobs for which graph and options give an executable: gradients are divided by
-// their number, and random elements follow from it. 0: nothing depends on it.
+// The replicas of the jobs for which graph and options give an executable, which has their number:
+// gradients are divided by it, and random elements follow from it. 0: nothing depends on it.
 uint32_t ReplicasOf(const graph::Graph& graph, const CompileOptions& options);
 
 // Called before each step of a compilation with what it does and the number of steps that are done,

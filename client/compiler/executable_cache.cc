@@ -270,8 +270,7 @@ absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileO
   const std::string path = absl::StrCat(directory, "/", *key, kExecutableFileEnd);
   if (auto executable = Find(path, *key)) {
     Log(LogLevel::kInfo, absl::StrCat("Executable cache hit: ", path));
-    Compiled compiled{.executable = std::move(executable),
-                      .total_replicas = ReplicasOf(graph, options)};
+    Compiled compiled{.executable = std::move(executable)};
     compiled.initial_values = InitialValues(*compiled.executable, graph, options);
     return compiled;
   }

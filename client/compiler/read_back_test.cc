@@ -34,7 +34,7 @@ enum class Pass { kGradients, kDeadCode, kRecompute, kFusion, kLowering, kPipeli
 // Compiles by way of the text after one of the passes.
 std::shared_ptr<const program::Executable> CompileFrom(Pass text, const TestProgram& test) {
   std::vector<LoweredProgram> programs;
-  Assembler assembler(test.options.ipus_per_replica);
+  Assembler assembler(test.options.ipus_per_replica, ReplicasOf(test.graph, test.options));
   for (const ProgramSpec& spec : test.options.programs) {
     auto program = AddGradients(test.graph, spec, test.options);
     EXPECT_TRUE(program.ok()) << program.status();

@@ -22,40 +22,6 @@ uint64_t ItemsOf(const program::Executable& executable, uint32_t program) {
   return 0;
 }
 
-// The replicas of the job that an executable with shards is for, by its reductions; 0: any multiple
-// of the shards. One of all replicas tells their number by its sizes, and with groups those that
-// have the same part are a group, too (client/compiler/sharding.cc).
-uint32_t ReplicasOfJob(const program::Executable& executable, uint32_t shards) {
-  for (const program::v1::Ipu& ipu : executable.proto().ipus()) {
-    for (const auto& function : ipu.functions()) {
-      for (const auto& step : function.instructions()) {
-        if (step.has_all_reduce() &&
-            step.all_reduce().group().kind() == program::v1::ReplicaGroup::ORTHOGONAL)
-          return shards * step.all_reduce().group().size();
-        if (step.has_all_gather() &&
-            step.all_gather().group().kind() == program::v1::ReplicaGroup::ALL)
-          return shards;
-      }
-    }
-  }
-  return 0;
-}
-
-absl::Status CheckShards(const program::Executable& executable, uint32_t replicas,
-                         absl::string_view what) {
-  const uint32_t shards = ShardsOf(executable);
-  if (shards == 1) return absl::OkStatus();
-  if (replicas % shards != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ", but ", shards, " share the state of the optimiser"));
-  }
-  const uint32_t compiled_for = ReplicasOfJob(executable, shards);
-  if (compiled_for == 0 || compiled_for == replicas) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      what, ", but ", shards, " share the state of the optimiser in an executable for ",
-      compiled_for, " replicas"));
-}
-
 }  // namespace
 
 uint32_t ShardsOf(const program::Executable& executable) {
@@ -76,7 +42,15 @@ absl::Status CheckPod(const program::Executable& executable, uint32_t pod) {
   VPOD_ASSIGN_OR_RETURN(const uint32_t replicas, ReplicasOf(pod, executable.ipus_per_replica()));
   const std::string what = absl::StrCat("a POD of ", pod, " IPUs has ", replicas,
                                         replicas == 1 ? " replica" : " replicas");
-  VPOD_RETURN_IF_ERROR(CheckShards(executable, replicas, what));
+  const uint32_t shards = ShardsOf(executable), compiled_for = executable.total_replicas();
+  if (replicas % shards != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ", but ", shards, " share the state of the optimiser"));
+  }
+  if (compiled_for != 0 && compiled_for != replicas) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ", and the executable is for ", compiled_for));
+  }
   const absl::Status meet = program::CheckReplicas(executable.proto(), replicas);
   if (meet.ok()) return meet;
   return absl::InvalidArgumentError(absl::StrCat(what, ": ", meet.message()));

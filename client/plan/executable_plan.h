@@ -35,8 +35,7 @@ struct ExecutablePlan {
   absl::Status fits;                 // OutOfMemory as a compilation gives it
 };
 
-// Replicas that share out the state of the optimiser among them; 1 if each has all of it. It is
-// then compiled for one number of replicas of the job, mostly.
+// Replicas that share out the state of the optimiser among them; 1 if each has all of it.
 uint32_t ShardsOf(const program::Executable& executable);
 
 // The replicas of so many IPUs that a POD has. InvalidArgument: no whole number, or none.

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
-
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
 #include "client/plan/networks.h"
@@ -20,9 +18,11 @@ PlanRequest Request(uint32_t ipus) {
           .accumulation = 8};
 }
 
-std::shared_ptr<const program::Executable> ExecutableOf(const PlanRequest& request) {
+// Its executable for all replicas of a POD.
+std::shared_ptr<const program::Executable> ExecutableOf(const PlanRequest& request, uint32_t pod) {
   const Network network = *BuildNetwork(request.network);
   compiler::CompileOptions options{.ipus_per_replica = request.network.ipus,
+                                   .total_replicas = pod / request.network.ipus,
                                    .schedule = request.schedule,
                                    .programs = {{.name = "train",
                                                  .accumulation = request.accumulation,
@@ -35,9 +35,9 @@ std::shared_ptr<const program::Executable> ExecutableOf(const PlanRequest& reque
 TEST(ExecutablePlanTest, TakesWhatThePlanOfItsModelTakes) {
   for (uint32_t ipus : {1, 2}) {
     PlanRequest request = Request(ipus);
-    const auto executable = ExecutableOf(request);
-    for (const char* machine : {"m2000", "bow2000"}) {
-      for (uint32_t pod : {4, 64, 256}) {
+    for (uint32_t pod : {4, 64, 256}) {
+      const auto executable = ExecutableOf(request, pod);
+      for (const char* machine : {"m2000", "bow2000"}) {
         request.pod = pod;
         request.machine_type = machine;
         const auto plan = PlanExecutable(*executable, pod, machine);
@@ -62,20 +62,19 @@ TEST(ExecutablePlanTest, TakesWhatThePlanOfItsModelTakes) {
 }
 
 TEST(ExecutablePlanTest, CountsWhatPassesLinks) {
-  const auto single = ExecutableOf(Request(1)), dual = ExecutableOf(Request(2));
-  const auto train = [](const auto& executable, uint32_t pod) {
-    return PlanExecutable(*executable, pod, "m2000")->runs[0];
+  const auto train = [](uint32_t ipus, uint32_t pod) {
+    return PlanExecutable(*ExecutableOf(Request(ipus), pod), pod, "m2000")->runs[0];
   };
   // A ring of 16 passes more of the gradients than one of 4, racks are joined by GW-Links.
-  const RunPlan small = train(single, 4), rack = train(single, 16), racks = train(single, 256);
+  const RunPlan small = train(1, 4), rack = train(1, 16), racks = train(1, 256);
   EXPECT_GT(small.timeline.over_ipu_links().value(), 0u);
   EXPECT_GT(rack.timeline.over_ipu_links(), small.timeline.over_ipu_links());
   EXPECT_EQ(rack.timeline.over_gw_links().value(), 0u);
   EXPECT_GT(racks.timeline.over_gw_links().value(), 0u);
   EXPECT_LT(racks.timeline.over_gw_links(), racks.timeline.over_ipu_links());
   // Alone, IPUs of a replica send activations and gradients to each other, and nothing else does.
-  EXPECT_EQ(train(single, 1).timeline.over_ipu_links().value(), 0u);
-  EXPECT_GT(train(dual, 2).timeline.over_ipu_links().value(), 0u);
+  EXPECT_EQ(train(1, 1).timeline.over_ipu_links().value(), 0u);
+  EXPECT_GT(train(2, 2).timeline.over_ipu_links().value(), 0u);
 }
 
 // Each step is for something, and all of them are counted.
@@ -98,7 +97,9 @@ TEST(PhasesTest, AddUpToTheCyclesOfTheRun) {
 }
 
 TEST(ExecutablePlanTest, WrongPodsAreRefused) {
-  const auto executable = ExecutableOf(Request(2));
+  const auto executable = ExecutableOf(Request(2), 4);
+  EXPECT_EQ(PlanExecutable(*executable, 8, "m2000").status().message(),
+            "a POD of 8 IPUs has 4 replicas, and the executable is for 2");
   EXPECT_EQ(PlanExecutable(*executable, 3, "m2000").status().message(),
             "a POD of 3 IPUs has no whole number of replicas of 2");
   EXPECT_FALSE(PlanExecutable(*executable, 0, "m2000").ok());
@@ -108,40 +109,28 @@ TEST(ExecutablePlanTest, WrongPodsAreRefused) {
 
 class ShardedExecutableTest : public testing::Test {
  protected:
-  static std::shared_ptr<const program::Executable> Sharded(uint32_t replicas,
-                                                            std::optional<float> clip_norm = {}) {
+  static std::shared_ptr<const program::Executable> Sharded(uint32_t replicas) {
     const PlanRequest request = Request(1);
     const Network network = *BuildNetwork(request.network);
     compiler::CompileOptions options{.total_replicas = replicas};
     options.tensor_shards = 4;
-    options.programs = {{.name = "train",
-                         .loss = network.loss,
-                         .optimizer = request.optimizer,
-                         .clip_norm = clip_norm}};
+    options.programs = {{.name = "train", .loss = network.loss, .optimizer = request.optimizer}};
     return compiler::Compile(network.graph, options)->executable;
   }
 };
 
 TEST_F(ShardedExecutableTest, IsForTheReplicasThatItWasCompiledFor) {
-  EXPECT_EQ(ShardsOf(*ExecutableOf(Request(1))), 1u);
+  EXPECT_EQ(ShardsOf(*ExecutableOf(Request(1), 1)), 1u);
   for (uint32_t replicas : {4, 8}) {
     const auto executable = Sharded(replicas);
     EXPECT_EQ(ShardsOf(*executable), 4u);
     EXPECT_TRUE(PlanExecutable(*executable, replicas, "m2000").ok());
     EXPECT_EQ(PlanExecutable(*executable, 2, "m2000").status().message(),
               "a POD of 2 IPUs has 2 replicas, but 4 share the state of the optimiser");
-    EXPECT_EQ(CheckPod(*executable, 64).message(),
-              absl::StrCat("a POD of 64 IPUs has 64 replicas, but 4 share the state of the "
-                           "optimiser in an executable for ",
-                           replicas, " replicas"));
+    EXPECT_EQ(
+        CheckPod(*executable, 64).message(),
+        absl::StrCat("a POD of 64 IPUs has 64 replicas, and the executable is for ", replicas));
   }
-}
-
-// The norm is that of whole gradients, which all replicas have: any number of groups will do.
-TEST_F(ShardedExecutableTest, IsForAnyGroupsIfGradientsAreWhole) {
-  const auto executable = Sharded(8, 1.0f);
-  for (uint32_t pod : {4, 8, 64}) EXPECT_TRUE(CheckPod(*executable, pod).ok()) << pod;
-  EXPECT_FALSE(CheckPod(*executable, 2).ok());
 }
 
 }  // namespace

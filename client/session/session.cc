@@ -22,6 +22,7 @@
 #include "client/session/shards.h"
 #include "device/base/status.h"
 #include "device/program/float_codec.h"
+#include "device/program/ops/collective.h"
 
 namespace vpod::session {
 namespace {
@@ -44,15 +45,6 @@ absl::Status CheckCount(absl::string_view variable, const program::TensorType& t
   if (static_cast<size_t>(type.elements()) == values) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("variable '", variable, "' is ", type.ToString(),
                                                  "; ", values, " values given"));
-}
-
-// Replicas of another number would train wrong without a word.
-absl::Status CheckReplicas(const Device& device, const compiler::Compiled& compiled) {
-  const uint32_t compiled_for = compiled.total_replicas, has = device.job_part().total_replicas;
-  if (compiled_for == 0 || compiled_for == has) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the executable is for ", compiled_for, compiled_for == 1 ? " replica" : " replicas",
-      ", and the job has ", has, ": compile it with total_replicas=", has));
 }
 
 // The host reads and writes variables as wholes: an instance has all parts.
@@ -110,11 +102,13 @@ Session::~Session() {
   if (profiler_ != nullptr) LogLostRuns(profiler_->Finish());
 }
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device> device,
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>&& device,
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options) {
   if (compiler::IsPlannedProgram()) return LeaveForPlan(*compiled.executable);
-  VPOD_RETURN_IF_ERROR(CheckReplicas(*device, compiled));
+  // The engine would refuse it, too, when a profile has been written.
+  VPOD_RETURN_IF_ERROR(
+      program::CheckTotalReplicas(compiled.executable->proto(), device->job_part().total_replicas));
   VPOD_RETURN_IF_ERROR(CheckSdkLog());
   VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
   WarnOfUnknown(engine);

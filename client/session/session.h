@@ -35,8 +35,9 @@ class Session {
   // Loads the executable and writes the initial values. The environment may change what `options`
   // leave as it is, and ask for profiles (client/engine_options). InvalidArgument: the executable
   // is for another number of replicas than the job has. Cancelled: `vpod plan` runs the program,
-  // which is to end; it has the executable.
-  static absl::StatusOr<std::unique_ptr<Session>> Create(std::unique_ptr<Device> device,
+  // which is to end; it has the executable. The device stays the caller's if it has not taken the
+  // executable.
+  static absl::StatusOr<std::unique_ptr<Session>> Create(std::unique_ptr<Device>&& device,
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options = {});
 

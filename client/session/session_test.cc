@@ -550,6 +550,21 @@ TEST(SessionTest, AnExecutableIsForItsNumberOfReplicas) {
   EXPECT_TRUE(OpenOn(2, random, {.total_replicas = 2, .programs = {{.name = "infer"}}}).ok());
 }
 
+TEST(SessionTest, ARefusedExecutableLeavesTheDevice) {
+  Tensor loss;
+  const Graph graph = Classifier(0, &loss);
+  const compiler::ProgramSpec train{
+      .name = "train", .loss = loss, .optimizer = compiler::SgdOptions{}};
+  std::unique_ptr<Device> device = *CreateIpuModel({.replicas = 2, .compute_threads = 2});
+  const auto four = compiler::Compile(graph, {.total_replicas = 4, .programs = {train}});
+  ASSERT_TRUE(four.ok()) << four.status();
+  EXPECT_FALSE(Session::Create(std::move(device), *four).ok());
+  ASSERT_NE(device, nullptr);
+  const auto two = compiler::Compile(graph, {.total_replicas = 2, .programs = {train}});
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_TRUE(Session::Create(std::move(device), *two).ok());
+}
+
 TEST(SessionTest, AForkedChildHasNoSession) {
   Graph graph;
   graph.Output("y", graph.Buffer("x", {FLOAT32, {1}}, {3}));

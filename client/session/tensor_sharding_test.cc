@@ -274,7 +274,9 @@ TEST(TensorShardingTest, AnInstanceHasAllParts) {
   job.options.tensor_shards = 4;
   auto compiled = compiler::Compile(g, Build(job, g));
   ASSERT_TRUE(compiled.ok()) << compiled.status();
-  compiled->total_replicas = 2;  // or the whole job would be too small, as an IPUModel is one
+  program::v1::Executable text = compiled->executable->source();
+  text.set_total_replicas(2);  // or the whole job would be too small, as an IPUModel is one
+  compiled->executable = *program::Executable::Make(std::move(text));
   const auto session = Session::Create(*CreateIpuModel({.replicas = 2}), *compiled);
   EXPECT_EQ(session.status().message(),
             "variable 'Accl___filter' is shared out among 4 replicas, and this instance has 2: "

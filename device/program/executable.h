@@ -92,6 +92,8 @@ class Executable {
   // SHA-256 of the canonical encoding.
   const std::string& hash() const { return hash_; }
   uint32_t ipus_per_replica() const { return proto_.ipus_per_replica(); }
+  // Of the jobs that it may run in; 0: any number (ops/collective.h: CheckReplicas).
+  uint32_t total_replicas() const { return proto_.total_replicas(); }
   // Function that a program executes on an IPU.
   uint32_t EntryOf(uint32_t program, uint32_t ipu) const {
     return proto_.programs(static_cast<int>(program)).functions(static_cast<int>(ipu));

@@ -100,6 +100,18 @@ TEST(ExecutableTest, ParsesWhatWasSerialized) {
   EXPECT_TRUE((*executable)->streams(1).empty());
 }
 
+// Nothing says it in executables of earlier versions.
+TEST(ExecutableTest, TheNumberOfReplicasBelongsToIt) {
+  v1::Executable executable = Example();
+  const auto any = *Executable::Parse(Serialize(executable));
+  EXPECT_EQ(any->total_replicas(), 0u);
+  executable.set_total_replicas(4);
+  const auto four = Executable::Parse(Serialize(executable));
+  ASSERT_TRUE(four.ok()) << four.status();
+  EXPECT_EQ((*four)->total_replicas(), 4u);
+  EXPECT_NE((*four)->hash(), any->hash());
+}
+
 TEST(ExecutableTest, FindsByNameAndListsWhatThereIs) {
   const auto executable = *Executable::Parse(Serialize(Example()));
   EXPECT_EQ(*executable->FindProgram("rest"), 1u);

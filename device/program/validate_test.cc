@@ -313,6 +313,19 @@ TEST(ValidateTest, ReplicasShareOutPartsEvenly) {
             "'w' has 2 parts, which the 3 replicas of the job cannot share out evenly");
 }
 
+TEST(ValidateTest, AnExecutableIsForItsNumberOfReplicas) {
+  v1::Executable executable = WithSteps("");
+  for (uint32_t replicas : {1, 4}) EXPECT_TRUE(CheckReplicas(executable, replicas).ok());
+  executable.set_total_replicas(4);
+  EXPECT_TRUE(CheckReplicas(executable, 4).ok());
+  EXPECT_EQ(CheckReplicas(executable, 2).message(),
+            "the executable is for 4 replicas, and the job has 2: compile it with "
+            "total_replicas=2");
+  executable.set_total_replicas(1);
+  EXPECT_EQ(CheckReplicas(executable, 2).message(),
+            "the executable is for 1 replica, and the job has 2: compile it with total_replicas=2");
+}
+
 TEST(ValidateTest, RefusesTensorsOutsideTheArena) {
   const auto with = [](const auto& change) {
     v1::Executable executable = WithSteps("");

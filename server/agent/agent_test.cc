@@ -279,6 +279,18 @@ TEST_F(AgentTest, InstancesReduceTogether) {
   }
 }
 
+// As a session does, for clients that do not ask.
+TEST_F(AgentTest, AnExecutableForAnotherNumberOfReplicasIsRefused) {
+  program::v1::Executable executable = (*program::Executable::Parse(SumExecutable()))->proto();
+  executable.set_total_replicas(4);
+  const std::string lease = MustAttach(Open(0)), job = MustAttach(Open(27, 0, 1, 4));
+  EXPECT_EQ(agent_->Load(lease, program::Serialize(executable)).status().message(),
+            "the executable is for 4 replicas, and the job has 1: compile it with "
+            "total_replicas=1");
+  EXPECT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+  EXPECT_TRUE(agent_->Load(job, program::Serialize(executable)).ok());
+}
+
 TEST_F(AgentTest, LostInstanceFailsTheOthersAndFreesEverything) {
   std::vector<std::string> leases, told;
   base::Mutex mutex;

@@ -101,6 +101,7 @@ TEST_F(HostilePlansTest, DamagedExecutables) {
     program::v1::Executable damaged = AnyOf(sound), donor = AnyOf(sound);
     for (uint64_t changes = Any(3) + 1; changes > 0; --changes)
       MutateExecutable(damaged, donor, random_);
+    if (Any(2) == 0) damaged.set_total_replicas(0);  // for PODs of other sizes
     std::string bytes = program::Serialize(damaged);
     if (Any(8) == 0) MutateBytes(bytes, random_);
     ASSERT_TRUE(base::ReplaceFile(path, FileOf(bytes, Any(16) != 0), 0644).ok());

@@ -258,8 +258,8 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
   command
       ->add_option(
           "--pod", plan.systems.pods,
-          "numbers of IPUs (16), as 16,64,256, or one with --search; efficiency is compared "
-          "with the smallest")
+          "numbers of IPUs (16, or those of the replicas that a file is for), as 16,64,256, or one "
+          "with --search; efficiency is compared with the smallest")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->transform(PodSize());
@@ -313,6 +313,7 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
           "--csv", [&] { plan.format = PlanFormat::kCsv; }, "print CSV")
       ->excludes(json);
   command->callback([command, &plan] {
+    plan.names_pods = command->count("--pod") > 0;
     RefuseTwice("--pod", plan.systems.pods);
     RefuseTwice("--machine-type", plan.systems.machine_types);
     RefuseTwice("--checkpoints", plan.request.network.checkpoints);
@@ -330,21 +331,44 @@ absl::Status TakeProgram(std::vector<std::string>& words, PlanArguments& plan) {
   return absl::InvalidArgumentError("-- is not followed by a program");
 }
 
-absl::StatusOr<PlanOutput> RunPlan(const PlanArguments& arguments) {
-  if (!arguments.program.empty() || !arguments.file.empty()) {
-    VPOD_ASSIGN_OR_RETURN(const auto executable, arguments.file.empty()
-                                                     ? CompileByProgram(arguments.program)
-                                                     : ReadExecutable(arguments.file));
-    const uint32_t ipus = executable->ipus_per_replica(), shards = plan::ShardsOf(*executable);
-    const ExecutableFor executable_for = [&](uint32_t pod) -> decltype(CompileByProgram({})) {
-      // Where replicas share out state, a program is compiled for their number.
-      const bool is_for_others = shards > 1 && !plan::CheckPod(*executable, pod).ok();
-      if (arguments.file.empty() && is_for_others && pod % (ipus * shards) == 0)
-        return CompileByProgram(arguments.program, pod / ipus);
-      return executable;
-    };
-    return ExecutablePlan(executable_for, arguments.systems, arguments.format, arguments.explain);
+namespace {
+
+// An executable in a file is planned as it is: on the PODs that are named, or with the replicas
+// that it is for.
+absl::StatusOr<PlanOutput> PlanFile(const PlanArguments& arguments) {
+  VPOD_ASSIGN_OR_RETURN(const auto executable, ReadExecutable(arguments.file));
+  Systems systems = arguments.systems;
+  const uint32_t replicas = executable->total_replicas(), ipus = executable->ipus_per_replica();
+  if (!arguments.names_pods && replicas != 0) {
+    if (replicas > arch::kMaxIpusPerPod / ipus) {
+      return absl::DataLossError(absl::StrCat(
+          "file '", arguments.file, "': the executable is for ", replicas, " replicas of ", ipus,
+          ipus == 1 ? " IPU" : " IPUs", ", and a POD has at most ", arch::kMaxIpusPerPod));
+    }
+    systems.pods = {replicas * ipus};
   }
+  return ExecutablePlan([&](uint32_t) { return executable; }, systems, arguments.format,
+                        arguments.explain);
+}
+
+absl::StatusOr<PlanOutput> PlanProgram(const PlanArguments& arguments) {
+  VPOD_ASSIGN_OR_RETURN(const auto executable, CompileByProgram(arguments.program));
+  const uint32_t ipus = executable->ipus_per_replica(), shards = plan::ShardsOf(*executable);
+  const ExecutableFor executable_for = [&](uint32_t pod) -> decltype(CompileByProgram({})) {
+    // Where replicas share out state, a program is compiled for their number.
+    const bool is_for_others = shards > 1 && !plan::CheckPod(*executable, pod).ok();
+    if (is_for_others && pod % (ipus * shards) == 0)
+      return CompileByProgram(arguments.program, pod / ipus);
+    return executable;
+  };
+  return ExecutablePlan(executable_for, arguments.systems, arguments.format, arguments.explain);
+}
+
+}  // namespace
+
+absl::StatusOr<PlanOutput> RunPlan(const PlanArguments& arguments) {
+  if (!arguments.program.empty()) return PlanProgram(arguments);
+  if (!arguments.file.empty()) return PlanFile(arguments);
   const auto output = [](std::string text) { return PlanOutput{std::move(text)}; };
   if (!arguments.search) {
     VPOD_ASSIGN_OR_RETURN(std::string text, PlanText(arguments.request, arguments.systems,

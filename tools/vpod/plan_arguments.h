@@ -19,6 +19,7 @@ struct PlanArguments {
   std::string file;                  // with an executable, instead of a model
   std::vector<std::string> program;  // with its arguments, instead of both
   Systems systems;
+  bool names_pods = false;  // --pod is given
   PlanFormat format = PlanFormat::kTable;
   bool explain = false;
   bool search = false;

@@ -12,7 +12,12 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "client/compiler/compiler.h"
+#include "client/compiler/executable_file.h"
+#include "client/graph/graph.h"
 #include "tools/vpod/arguments.h"
+#include "tools/vpod/plan_arguments.h"
 
 namespace vpod::tools {
 namespace {
@@ -74,6 +79,53 @@ TEST(PlanTest, ASearchShowsItsProgressAtATerminal) {
   EXPECT_THAT(shown, EndsWith("\r\x1b[K"));
   setenv("TERM", "dumb", 1);
   EXPECT_EQ(OnTerminal(search), "");
+}
+
+// An executable that trains on four replicas of two IPUs, and one for any number of replicas.
+std::string FileFor(bool trains) {
+  graph::Graph graph;
+  graph::Tensor x = graph.Input("x", {program::v1::FLOAT32, {4, 64}});
+  for (uint32_t ipu : {0, 1}) {
+    graph.SetIpu(ipu);
+    x = graph.MatMul(x, graph.Variable(absl::StrCat("w", ipu), {program::v1::FLOAT32, {64, 64}},
+                                       graph::InitialValue::Filled(1)));
+  }
+  graph.Output("y", x);
+  compiler::CompileOptions options{
+      .ipus_per_replica = 2, .total_replicas = 4, .programs = {{.name = "run"}}};
+  if (trains) {
+    options.programs[0].loss = graph.Mean(x);
+    options.programs[0].optimizer = compiler::SgdOptions{};
+  }
+  const auto compiled = compiler::Compile(graph, options);
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  const std::string path = absl::StrCat(testing::TempDir(), "/", trains, ".vipuexe");
+  EXPECT_TRUE(
+      compiler::WriteExecutableFile(path, std::string(64, '0'), *compiled->executable).ok());
+  return path;
+}
+
+absl::StatusOr<PlanOutput> PlanOf(const std::vector<std::string>& words) {
+  Arguments arguments;
+  EXPECT_EQ(ParseArguments(words, arguments), std::nullopt);
+  return RunPlan(arguments.plan);
+}
+
+TEST(PlanTest, AFileIsPlannedForTheReplicasThatItIsFor) {
+  const std::string file = FileFor(/*trains=*/true);
+  const auto plan = PlanOf({"plan", file, "--json"});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->text, AllOf(HasSubstr("\"ipus\": 8"), HasSubstr("\"replicas\": 4")));
+  const std::string others = "a POD of 64 IPUs has 32 replicas, and the executable is for 4";
+  const auto some = PlanOf({"plan", file, "--pod", "8,64", "--json"});
+  ASSERT_TRUE(some.ok()) << some.status();
+  EXPECT_EQ(some->text, plan->text);
+  EXPECT_THAT(some->notes, testing::ElementsAre("left out: " + others));
+  EXPECT_EQ(PlanOf({"plan", file, "--pod", "64"}).status().message(), others);
+  // Nothing depends on the number.
+  const auto any = PlanOf({"plan", FileFor(/*trains=*/false), "--json"});
+  ASSERT_TRUE(any.ok()) << any.status();
+  EXPECT_THAT(any->text, AllOf(HasSubstr("\"ipus\": 16"), HasSubstr("\"replicas\": 8")));
 }
 
 TEST(PlanTest, WhatIsNeitherAModelNorAFile) {

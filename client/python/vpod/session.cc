@@ -16,6 +16,7 @@
 #include "client/python/vpod/host_arrays.h"
 #include "client/session/ipu_model.h"
 #include "client/session/open.h"
+#include "device/program/ops/collective.h"
 
 namespace vpod::python {
 namespace {
@@ -55,7 +56,11 @@ Device Attach(int64_t replicas, int64_t ipus_per_replica) {
 
 Device Open(const Executable& executable) {
   const py::gil_scoped_release unlocked;
-  const uint32_t ipus = executable.compiled.executable->ipus_per_replica();
+  const program::Executable& compiled = *executable.compiled.executable;
+  const uint32_t ipus = compiled.ipus_per_replica();
+  // The other instances would lose this one if it left again, without the reason.
+  if (popdist::isPopdistEnvSet() && !compiler::IsPlannedProgram())
+    Check(program::CheckTotalReplicas(compiled.proto(), popdist::getNumTotalReplicas()));
   return {
       Take(session::OpenDevice({.replicas = executable.total_replicas, .ipus_per_replica = ipus})),
       ipus};
@@ -78,7 +83,9 @@ class Session {
     CheckIpus(executable, *device);
     auto created = [&] {
       const py::gil_scoped_release unlocked;
-      return session::Session::Create(std::move(device->device), executable.compiled);
+      auto session = session::Session::Create(std::move(device->device), executable.compiled);
+      if (!session.ok()) opened.device.reset();  // one that was given stays the caller's
+      return session;
     }();
     if (compiler::IsPlannedProgram() && absl::IsCancelled(created.status())) {
       PyErr_SetObject(PyExc_SystemExit, py::int_(0).ptr());

@@ -380,6 +380,31 @@ finally:
         self.assertEqual((result.returncode, result.stderr), (0, ""))
 
 
+class RefusedSessionTest(Regression):
+    def compiled(self, replicas):
+        train = vpod.Program("train", loss=self.loss, optimizer=vpod.Sgd(0.1))
+        return vpod.compile(self.graph, [train], total_replicas=replicas)
+
+    def test_leaves_the_device_to_the_caller(self):
+        device = vpod.ipu_model(2)
+        with self.assertRaisesRegex(ValueError, "is for 4 replicas, and the job has 2: compile it with"):
+            vpod.Session(self.compiled(4), device)
+        with vpod.Session(self.compiled(2), device) as session:
+            self.assertIn("loss", session.run("train", self.data(2, 1)))
+
+    def test_attaches_to_nothing(self):
+        # There is no partition, which is not what the error speaks of.
+        names = ("TOTAL_REPLICAS", "LOCAL_REPLICAS")
+        os.environ.update({f"POPDIST_NUM_{name}": "2" for name in names}, POPDIST_REPLICA_INDEX_OFFSET="0")
+        try:
+            with self.assertRaisesRegex(ValueError, "is for 4 replicas, and the job has 2: compile it with"):
+                vpod.Session(self.compiled(4))
+        finally:
+            for name in names:
+                del os.environ[f"POPDIST_NUM_{name}"]
+            del os.environ["POPDIST_REPLICA_INDEX_OFFSET"]
+
+
 class CacheTest(Regression):
     def test_an_executable_is_compiled_once(self):
         with tempfile.TemporaryDirectory() as directory:

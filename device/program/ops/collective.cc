@@ -207,7 +207,16 @@ absl::Status CheckShards(const Sharded& sharded, uint32_t total_replicas) {
 
 }  // namespace
 
+absl::Status CheckTotalReplicas(const v1::Executable& executable, uint32_t total_replicas) {
+  const uint32_t compiled_for = executable.total_replicas();
+  if (compiled_for == 0 || compiled_for == total_replicas) return absl::OkStatus();
+  return Invalid(absl::StrCat("the executable is for ", compiled_for,
+                              compiled_for == 1 ? " replica" : " replicas", ", and the job has ",
+                              total_replicas, ": compile it with total_replicas=", total_replicas));
+}
+
 absl::Status CheckReplicas(const v1::Executable& executable, uint32_t total_replicas) {
+  VPOD_RETURN_IF_ERROR(CheckTotalReplicas(executable, total_replicas));
   for (const v1::Variable& variable : executable.variables())
     VPOD_RETURN_IF_ERROR(CheckShards(variable, total_replicas));
   for (const v1::Ipu& ipu : executable.ipus()) {

@@ -61,8 +61,10 @@ struct GroupMembers {
 };
 GroupMembers MembersOf(const v1::ReplicaGroup& group, uint32_t total_replicas, uint32_t replica);
 
-// Whether all collectives and sharded variables of an executable, which is valid, fit a job of
-// `total_replicas`.
+// Whether an executable is for jobs of `total_replicas`. Replicas of another number would train
+// wrong without a word.
+absl::Status CheckTotalReplicas(const v1::Executable& executable, uint32_t total_replicas);
+// That, and whether all its collectives and sharded variables fit such a job. It is valid.
 absl::Status CheckReplicas(const v1::Executable& executable, uint32_t total_replicas);
 
 // For the graph builder: type of the output, gathered and scattered along the first dimension; of
