@@ -34,7 +34,7 @@ std::vector<PhaseCycles> PhasesOf(const program::Executable& executable, uint32_
     const auto& text = executable.proto().ipus(static_cast<int>(ipu));
     const model::PlanContext context(executable.proto(), ipu, topology);
     const std::vector<uint64_t> executions =
-        program::Executions(text, executable.EntryOf(program, ipu));
+        program::PlannedExecutions(text, executable.EntryOf(program, ipu));
     for (uint32_t f = 0; f < executions.size(); ++f) {
       if (executions[f] == 0) continue;
       const auto& instructions = text.functions(static_cast<int>(f)).instructions();

@@ -15,7 +15,7 @@ struct PhaseCycles {
   model::Cycles other;  // that belongs to nothing of the model, as loops
 };
 
-// By IPU. Both sides of a condition count, and loops take all their rounds.
+// By IPU. Conditions hold, and loops take all their rounds, as in model::TimelineOf.
 std::vector<PhaseCycles> PhasesOf(const program::Executable& executable, uint32_t program,
                                   const model::Topology& topology);
 

@@ -105,8 +105,9 @@ void WriteSteps(const program::Executable& executable, uint32_t program,
   const ProgramOperations operations(executable.proto(), program);
   size_t steps = 0;
   for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
+    const auto& text = executable.proto().ipus(static_cast<int>(ipu));
     program::ForEachInstruction(
-        executable.proto().ipus(static_cast<int>(ipu)), executable.EntryOf(program, ipu),
+        text, program::PlannedExecutions(text, executable.EntryOf(program, ipu)),
         [&](const auto&, uint64_t times) {
           steps = times > kMostSteps ? kMostSteps + 1 : std::min(kMostSteps + 1, steps + times);
         });

@@ -2,6 +2,7 @@
 #include "client/profile/profile.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,6 +19,8 @@
 #include "client/session/ipu_model.h"
 #include "client/session/session.h"
 #include "device/model/tile_memory.h"
+#include "device/program/control_program.h"
+#include "device/program/executable.h"
 
 namespace vpod::profile {
 namespace {
@@ -377,6 +380,40 @@ TEST(ProfileTest, VariablesTellWhatTheyAreFor) {
     for (const char* each : {"accumulator", "kept", "value"})
       EXPECT_TRUE(all.contains(each)) << each;
   }
+}
+
+// Steps and executions are those of the plan, whose conditions hold; the cycles of a run are its
+// own.
+TEST(ProfileTest, AnIfIsPlannedWithItsFirstSide) {
+  program::v1::Executable text;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(program::kControlProgram, &text));
+  const compiler::Compiled compiled{.executable = *program::Executable::Make(std::move(text))};
+  const std::string directory = TestDirectory();
+  const EngineOptionsGuard options(All(directory));
+  auto session = Open(compiled);
+  ASSERT_TRUE(session.ok()) << session.status();
+  std::vector<uint64_t> cycles;
+  for (const char more : {'\1', '\0'}) {
+    ASSERT_TRUE((*session)->WriteBytes("more", std::string(1, more)).ok());
+    const auto ran = (*session)->Run("branch");
+    ASSERT_TRUE(ran.ok()) << ran.status();
+    cycles.push_back(ran->value());
+  }
+  session->reset();
+  const auto report = pva::OpenReport(directory + "/branch");
+  ASSERT_TRUE(report.ok()) << report.status();
+  std::map<std::string, uint64_t> executions, times;
+  for (const pva::Operation& operation : report->operations)
+    executions[operation.instruction] = operation.executions;
+  for (const pva::Program& program : report->programs) {
+    if (program.type == "Call") times[program.name] = program.times;
+  }
+  EXPECT_EQ(executions, (std::map<std::string, uint64_t>{{"if", 1}, {"add", 1}, {"fill", 0}}));
+  EXPECT_EQ(times, (std::map<std::string, uint64_t>{{"then", 1}, {"else", 0}}));
+  EXPECT_EQ(report->steps[0].size(), 2u);
+  EXPECT_EQ(report->planned_cycles(), cycles[0]);
+  ASSERT_EQ(report->runs.size(), 2u);
+  for (size_t run : {0, 1}) EXPECT_EQ(report->runs[run].cycles, cycles[run]);
 }
 
 TEST(ProfileTest, NoProfileWithoutOptions) {

@@ -65,16 +65,15 @@ class Tree {
   // Functions call only those before them, so that callees have their rows already.
   void WriteIpu(uint32_t ipu) {
     const model::PlanContext context(executable_.proto(), ipu, topology_);
-    const std::vector<uint64_t>& executions = operations_.ExecutionsOn(ipu);
+    const auto& executions = operations_.ExecutionsOn(ipu);
     std::vector<int64_t> rows(executions.size(), -1);
     for (uint32_t f = 0; f < executions.size(); ++f) {
-      if (executions[f] == 0) continue;
-      const bool is_entry = std::all_of(executions.begin() + f + 1, executions.end(),
-                                        [](uint64_t later) { return later == 0; });
+      if (!executions[f]) continue;
+      const bool is_entry = f + 1 == executions.size();  // it is the last that it calls
       rows[f] = Add({.ipu = ipu,
                      .type = "Function",
                      .name = absl::StrCat(is_entry ? "program of IPU " : "function of IPU ", ipu),
-                     .times = executions[f]});
+                     .times = *executions[f]});
       const auto& instructions = TextOf(ipu).functions(static_cast<int>(f)).instructions();
       for (uint32_t i = 0; i < static_cast<uint32_t>(instructions.size()); ++i)
         WriteOperation(ipu, {f, i}, instructions[static_cast<int>(i)], context, rows);
@@ -113,9 +112,11 @@ class Tree {
               .type = "Sequence",
               .name = name,
               .cost = cost};
-    std::vector<std::pair<uint32_t, uint64_t>> callees;  // functions and rounds
+    std::vector<std::pair<uint32_t, uint64_t>> callees;  // functions and rounds, if conditions hold
     program::ForEachCall(instruction, [&](uint32_t function, uint64_t rounds) {
-      callees.emplace_back(function, rounds);
+      const bool is_else = instruction.if_().has_else_function() &&
+                           callees.size() == size_t{instruction.if_().has_then_function()};
+      callees.emplace_back(function, is_else ? 0 : rounds);
     });
     if (!callees.empty()) {
       node.type = instruction.has_repeat()   ? "Repeat"
@@ -135,7 +136,8 @@ class Tree {
              .position = side,
              .ipu = ipu,
              .type = "Call",
-             .name = side == 0 ? "then" : "else"});
+             .name = side == 0 ? "then" : "else",
+             .times = callees[side].second});
       }
     }
     WriteSteps(ipu, row, instruction, context);

@@ -42,9 +42,9 @@ struct Operation {
   std::string instruction;  // "convolution_input_gradient"
   std::string phase;        // "forward", "backward", "recompute", "update", or empty
   uint32_t stage = 0;
-  uint64_t executions = 0;                                      // in a run
-  CycleSplit cycles;                                            // of one execution
-  uint64_t from_host = 0, to_host = 0;                          // bytes of one execution
+  uint64_t executions = 0;              // in a planned run, in which conditions hold
+  CycleSplit cycles;                    // of one execution
+  uint64_t from_host = 0, to_host = 0;  // bytes of one execution
   uint64_t from_streaming_memory = 0, to_streaming_memory = 0;  // the same
   std::optional<uint32_t> remote_buffer;  // index of the report's, of which it moves a row
   double flops = 0;                       // of one execution

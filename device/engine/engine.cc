@@ -272,8 +272,8 @@ void Engine::PricePrograms() {
     }
     for (size_t program = 0; program < costs_.size(); ++program) {
       const std::vector<uint64_t> executions =
-          program::Executions(text.ipus(static_cast<int>(ipu)),
-                              executable_->EntryOf(static_cast<uint32_t>(program), ipu));
+          program::PlannedExecutions(text.ipus(static_cast<int>(ipu)),
+                                     executable_->EntryOf(static_cast<uint32_t>(program), ipu));
       model::Cost& cost = costs_[program].emplace_back();
       for (size_t f = 0; f < executions.size(); ++f) cost += once[f] * executions[f];
     }

@@ -42,8 +42,8 @@ struct Cost {
   friend Cost operator*(Cost cost, uint64_t times);
 };
 
-// Sum over a whole run of a program on one IPU, without waiting for others; both sides of an If,
-// and as many rounds of a While as it may take.
+// Sum over a whole run of a program on one IPU, without waiting for others. Conditions hold, and a
+// While takes as many rounds as it may.
 Cost PriceProgram(const program::v1::Executable& executable, uint32_t program, uint32_t ipu,
                   const Topology& topology);
 

@@ -171,11 +171,12 @@ Cost PriceProgram(const program::v1::Executable& executable, uint32_t program, u
   Cost total;
   const PlanContext context(executable, ipu, topology);
   const program::v1::Program& entry = executable.programs(static_cast<int>(program));
-  program::ForEachInstruction(executable.ipus(static_cast<int>(ipu)),
-                              entry.functions(static_cast<int>(ipu)),
-                              [&](const Instruction& instruction, uint64_t times) {
-                                total += Price(instruction, context) * times;
-                              });
+  const program::v1::Ipu& text = executable.ipus(static_cast<int>(ipu));
+  program::ForEachInstruction(
+      text, program::PlannedExecutions(text, entry.functions(static_cast<int>(ipu))),
+      [&](const Instruction& instruction, uint64_t times) {
+        total += Price(instruction, context) * times;
+      });
   return total;
 }
 

@@ -11,15 +11,15 @@ namespace {
 
 using program::v1::Instruction;
 
-// How often an instruction executes a function.
+// How often an instruction executes a function in a planned run.
 struct Callee {
   uint32_t function = 0;
   uint64_t rounds = 0;  // 0: none
 };
 Callee CalleeOf(const Instruction& instruction) {
   Callee callee;
-  program::ForEachCall(instruction, [&](uint32_t function, uint64_t rounds) {
-    if (callee.rounds == 0) callee = {function, rounds};  // of an If, the first
+  program::ForEachPlannedCall(instruction, [&](uint32_t function, uint64_t rounds) {
+    callee = {function, rounds};
   });
   return callee;
 }

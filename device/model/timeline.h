@@ -33,9 +33,10 @@ struct Timeline {
   Bytes over_gw_links() const;
 };
 
-// Plays one run of a program. It takes the cycles that the engine counts, if all conditions are
-// true and every While takes all its rounds. `visit`, if there is one, gets all events, those of an
-// IPU in their order; without it, loops that meet no other IPU are not played round by round.
+// Plays one planned run of a program (program::ForEachPlannedCall). It takes the cycles that the
+// engine counts, if all conditions are true and every While takes all its rounds. `visit`, if there
+// is one, gets all events, those of an IPU in their order; without it, loops that meet no other IPU
+// are not played round by round.
 Timeline TimelineOf(const program::v1::Executable& executable, uint32_t program,
                     const Topology& topology,
                     const std::function<void(const TimelineEvent&)>& visit = nullptr);

@@ -122,9 +122,11 @@ std::vector<HostTensor> HostTensors(const v1::Executable& executable) {
   return tensors;
 }
 
-}  // namespace
-
-std::vector<uint64_t> Executions(const v1::Ipu& ipu, uint32_t function) {
+// How often each function executes when `function` does once. `for_each_call(instruction, visit)`
+// tells what an instruction executes.
+template <class ForEach>
+std::vector<uint64_t> CountExecutions(const v1::Ipu& ipu, uint32_t function,
+                                      const ForEach& for_each_call) {
   const auto add = [](uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; };
   const auto multiply = [](uint64_t a, uint64_t b) {
     return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
@@ -135,12 +137,26 @@ std::vector<uint64_t> Executions(const v1::Ipu& ipu, uint32_t function) {
   for (size_t f = function + 1; f-- > 0;) {
     if (executions[f] == 0) continue;
     for (const v1::Instruction& instruction : ipu.functions(static_cast<int>(f)).instructions()) {
-      ForEachCall(instruction, [&](uint32_t callee, uint64_t rounds) {
+      for_each_call(instruction, [&](uint32_t callee, uint64_t rounds) {
         executions[callee] = add(executions[callee], multiply(executions[f], rounds));
       });
     }
   }
   return executions;
+}
+
+}  // namespace
+
+std::vector<uint64_t> Executions(const v1::Ipu& ipu, uint32_t function) {
+  return CountExecutions(ipu, function, [](const v1::Instruction& instruction, const auto& visit) {
+    ForEachCall(instruction, visit);
+  });
+}
+
+std::vector<uint64_t> PlannedExecutions(const v1::Ipu& ipu, uint32_t function) {
+  return CountExecutions(ipu, function, [](const v1::Instruction& instruction, const auto& visit) {
+    ForEachPlannedCall(instruction, visit);
+  });
 }
 
 uint64_t TransfersOf(const Executable& executable, uint32_t program, uint32_t stream) {

@@ -181,20 +181,34 @@ void ForEachCall(const v1::Instruction& instruction, const Visitor& visit) {
     visit(instruction.while_().function(), uint64_t{instruction.while_().max_rounds()});
 }
 
+// The same of a planned run, in which conditions hold: of an If only the first side, if it has one.
+template <class Visitor>
+void ForEachPlannedCall(const v1::Instruction& instruction, const Visitor& visit) {
+  if (!instruction.has_if_()) return ForEachCall(instruction, visit);
+  if (instruction.if_().has_then_function()) visit(instruction.if_().then_function(), uint64_t{1});
+}
+
 // How often each function executes, as ForEachCall counts, when `function` executes once; at most
 // 2^64 - 1.
 std::vector<uint64_t> Executions(const v1::Ipu& ipu, uint32_t function);
+// The same, as ForEachPlannedCall counts.
+std::vector<uint64_t> PlannedExecutions(const v1::Ipu& ipu, uint32_t function);
 
 // Calls `visit(instruction, times)` for every instruction of a function and of those that it calls:
-// the function itself, then the others, the last ones first.
+// the function itself, then the others, the last ones first. `executions` is how often each is
+// executed.
 template <class Visitor>
-void ForEachInstruction(const v1::Ipu& ipu, uint32_t function, const Visitor& visit) {
-  const std::vector<uint64_t> executions = Executions(ipu, function);
+void ForEachInstruction(const v1::Ipu& ipu, const std::vector<uint64_t>& executions,
+                        const Visitor& visit) {
   for (size_t f = executions.size(); f-- > 0;) {
     if (executions[f] == 0) continue;
     for (const v1::Instruction& instruction : ipu.functions(static_cast<int>(f)).instructions())
       visit(instruction, executions[f]);
   }
+}
+template <class Visitor>
+void ForEachInstruction(const v1::Ipu& ipu, uint32_t function, const Visitor& visit) {
+  ForEachInstruction(ipu, Executions(ipu, function), visit);
 }
 
 }  // namespace vpod::program

@@ -149,6 +149,19 @@ TEST(ExecutableTest, CountsExecutionsOfFunctions) {
   EXPECT_EQ(executions, 10u + 5 + 4 * 5);
 }
 
+TEST(ExecutableTest, APlannedRunTakesTheFirstSideOfAnIf) {
+  v1::Ipu ipu;
+  for (int side = 0; side < 2; ++side) ipu.add_functions()->add_instructions()->mutable_fill();
+  v1::If* branch = ipu.add_functions()->add_instructions()->mutable_if_();
+  branch->set_then_function(0);
+  branch->set_else_function(1);
+  EXPECT_EQ(Executions(ipu, 2), (std::vector<uint64_t>{1, 1, 1}));
+  EXPECT_EQ(PlannedExecutions(ipu, 2), (std::vector<uint64_t>{1, 0, 1}));
+  branch->clear_then_function();
+  EXPECT_EQ(Executions(ipu, 2), (std::vector<uint64_t>{0, 1, 1}));
+  EXPECT_EQ(PlannedExecutions(ipu, 2), (std::vector<uint64_t>{0, 0, 1}));
+}
+
 TEST(ExecutableTest, CountsOfExecutionsDoNotOverflow) {
   v1::Ipu ipu;
   ipu.add_functions()->add_instructions()->mutable_fill();
