@@ -1,8 +1,6 @@
 #include "server/http/server.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,13 +13,16 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "device/base/unique_fd.h"
+#include "tests/support/http_get.h"
 
 namespace vpod::http {
 namespace {
 
+using vpod::testing::ReadAll;
+
 constexpr size_t kLarge = 64 << 20;  // more than sockets buffer
 
-class ServerTest : public testing::Test {
+class ServerTest : public ::testing::Test {
  protected:
   void Start(ServerOptions options = {}) {
     auto server = Server::Start(
@@ -37,31 +38,10 @@ class ServerTest : public testing::Test {
     server_ = *std::move(server);
   }
 
-  base::UniqueFd Connect() const {
-    base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int port = 0;
-    const std::string& endpoint = server_->endpoint();
-    EXPECT_TRUE(absl::SimpleAtoi(endpoint.substr(endpoint.rfind(':') + 1), &port));
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    return fd;
-  }
+  base::UniqueFd Connect() const { return vpod::testing::ConnectSocket(server_->endpoint()); }
 
   static void Send(const base::UniqueFd& fd, const std::string& bytes) {
     (void)!send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  }
-
-  // Everything until the server closes.
-  static std::string ReadAll(const base::UniqueFd& fd) {
-    std::string all;
-    char buffer[4096];
-    ssize_t size;
-    while ((size = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0)
-      all.append(buffer, static_cast<size_t>(size));
-    return all;
   }
 
   // Sends a request, and reads nothing of its answer but the first byte: by then the server has

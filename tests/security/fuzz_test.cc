@@ -12,14 +12,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "device/base/grpc_connect.h"
 #include "device/base/version.h"
 #include "tests/security/secure_pod.h"
 #include "tests/security/witness.h"
+#include "tests/system/exhaustion.h"
 
 namespace vpod::testing {
 namespace {
@@ -33,11 +32,11 @@ constexpr int kMaxDepth = 4;
 // Growth in the second half, whatever the number of messages: arenas breathe, and the sanitizer
 // keeps records of what it has seen.
 #ifdef __SANITIZE_ADDRESS__
-constexpr size_t kMaxMemoryGrowth = 64 << 20;
+constexpr long kMaxKibGrowth = 64 << 10;
 #else
-constexpr size_t kMaxMemoryGrowth = 8 << 20;
+constexpr long kMaxKibGrowth = 8 << 10;
 #endif
-constexpr int kMaxDescriptorGrowth = 16;
+constexpr long kMaxDescriptorGrowth = 16;
 
 // Limits the freed memory that the sanitizer keeps, as it is not the daemons'.
 void KeepLittleOfFreedMemory() {
@@ -169,22 +168,6 @@ std::string AnyBytes(const MethodDescriptor& method, Random& random) {
   return bytes;
 }
 
-struct Footprint {
-  size_t memory_bytes = 0;
-  int descriptors = 0;
-};
-
-Footprint FootprintOf(int pid) {
-  Footprint footprint;
-  const std::string at = "/proc/" + std::to_string(pid);
-  size_t pages = 0;
-  std::ifstream(at + "/statm") >> pages >> pages;
-  footprint.memory_bytes = pages * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(at + "/fd"))
-    ++footprint.descriptors;
-  return footprint;
-}
-
 // A daemon, how it is reached, who looks on, and what it held after the first half of its messages.
 struct Target {
   const char* name;
@@ -255,13 +238,14 @@ TEST(FuzzTest, DaemonsOutliveWhateverIsSent) {
                static_cast<double>(messages * std::size(targets)) / took.count());
   for (const Target& target : targets) {
     const Footprint after = FootprintOf(target.pid);
-    std::fprintf(stderr,
-                 "%s: %zu KiB and %d descriptors after half of its messages, %zu KiB and %d after "
-                 "all\n",
-                 target.name, target.warm.memory_bytes >> 10, target.warm.descriptors,
-                 after.memory_bytes >> 10, after.descriptors);
+    std::fprintf(
+        stderr,
+        "%s: %ld KiB and %ld descriptors after half of its messages, %ld KiB and %ld after "
+        "all\n",
+        target.name, target.warm.memory_kib, target.warm.descriptors, after.memory_kib,
+        after.descriptors);
     std::fprintf(stderr, "%s: %s\n", target.name, target.witness->Sizes().c_str());
-    EXPECT_LT(after.memory_bytes, target.warm.memory_bytes + kMaxMemoryGrowth) << target.name;
+    EXPECT_LT(after.memory_kib, target.warm.memory_kib + kMaxKibGrowth) << target.name;
     EXPECT_LT(after.descriptors, target.warm.descriptors + kMaxDescriptorGrowth) << target.name;
   }
   pod.EnsurePartition();  // and the POD still does its work

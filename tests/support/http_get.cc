@@ -20,6 +20,15 @@ base::UniqueFd ConnectSocket(const std::string& endpoint) {
   return fd;
 }
 
+std::string ReadAll(const base::UniqueFd& fd) {
+  std::string all;
+  char buffer[4096];
+  ssize_t size;
+  while ((size = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0)
+    all.append(buffer, static_cast<size_t>(size));
+  return all;
+}
+
 std::string HttpGet(const std::string& url, const std::string& accept) {
   const std::string rest = url.substr(url.find("://") + 3);
   const size_t slash = rest.find('/');
@@ -29,12 +38,7 @@ std::string HttpGet(const std::string& url, const std::string& accept) {
   const std::string request =
       "GET " + rest.substr(slash) + " HTTP/1.0\r\nAccept: " + accept + "\r\n\r\n";
   if (send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return "";
-  std::string all;
-  char buffer[4096];
-  ssize_t size;
-  while ((size = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0)
-    all.append(buffer, static_cast<size_t>(size));
-  return all;
+  return ReadAll(fd);
 }
 
 }  // namespace vpod::testing

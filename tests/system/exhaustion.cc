@@ -5,19 +5,25 @@
 #include <sys/socket.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "tests/support/http_get.h"
 
 namespace vpod::testing {
+
 Footprint FootprintOf(int pid) {
   Footprint footprint;
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  const std::string at = "/proc/" + std::to_string(pid);
+  std::ifstream status(at + "/status");
   for (std::string word; status >> word;) {
     if (word == "VmRSS:") status >> footprint.memory_kib;
     if (word == "VmHWM:") status >> footprint.peak_kib;
     if (word == "Threads:") status >> footprint.threads;
   }
+  std::error_code error;
+  footprint.descriptors = std::distance(std::filesystem::directory_iterator(at + "/fd", error), {});
   return footprint;
 }
 

@@ -18,8 +18,9 @@ inline constexpr long kTimes = 4;  // shadow memory and what is kept of freed me
 inline constexpr long kTimes = 1;
 #endif
 
+// What a process has; nothing, if it has ended.
 struct Footprint {
-  long memory_kib = 0, peak_kib = 0, threads = 0;
+  long memory_kib = 0, peak_kib = 0, threads = 0, descriptors = 0;
 };
 Footprint FootprintOf(int pid);
 

@@ -20,7 +20,7 @@
 #include "device/base/unique_fd.h"
 #include "device/program/executable.h"
 #include "proto/ipuof/v1/ipuof.grpc.pb.h"
-#include "proto/telemetry/v1/telemetry.grpc.pb.h"
+#include "proto/telemetry/v1/telemetry.pb.h"
 #include "tests/support/raw_call.h"
 #include "tests/system/fault_table.h"
 
@@ -314,22 +314,38 @@ TEST_F(ExhaustionTest, SlowReadersHoldNoThreadAndLittleMemory) {
 
 TEST_F(ExhaustionTest, SlowMonitorsHoldNoThread) {
   Attacker attacker(endpoint_, /*reads=*/false);
-  const auto stub = telemetry::v1::Telemetry::NewStub(attacker.channel);
+  grpc::GenericStub stub(attacker.channel);
   telemetry::v1::GetPartitionTelemetryRequest request;
   request.set_partition_id("mine");
+  const grpc::ByteBuffer bytes = Buffer(request.SerializeAsString());
   grpc::CompletionQueue queue;
   struct Call {
     grpc::ClientContext context;
-    std::unique_ptr<grpc::ClientAsyncResponseReader<telemetry::v1::GetPartitionTelemetryReply>>
-        reader;
+    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
   };
-  // Nobody asks for the answers.
   std::vector<std::unique_ptr<Call>> calls;
   for (int i = 0; i < 1000; ++i) {
     calls.push_back(std::make_unique<Call>());
-    calls.back()->reader =
-        stub->AsyncGetPartitionTelemetry(&calls.back()->context, request, &queue);
+    calls.back()->context.set_deadline(system_clock::now() + kSoon);
+    calls.back()->stream = stub.PrepareCall(
+        &calls.back()->context, "/vpod.telemetry.v1.Telemetry/GetPartitionTelemetry", &queue);
   }
+  // Each step for all of them; none takes longer than their deadline.
+  const auto for_all = [&](const auto& step) {
+    for (const auto& call : calls) step(*call->stream);
+    size_t done = 0;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      void* tag;
+      bool ok = false;
+      done += queue.Next(&tag, &ok) && ok;
+    }
+    return done;
+  };
+  EXPECT_EQ(for_all([](auto& stream) { stream.StartCall(nullptr); }), calls.size());
+  for_all([&](auto& stream) { stream.WriteLast(bytes, {}, nullptr); });
+  // The agent has answered: headers are here, and nobody asks for the rest. It may end those that
+  // have not read for longest meanwhile.
+  EXPECT_GT(for_all([](auto& stream) { stream.ReadInitialMetadata(nullptr); }), 0u);
   ExpectHeld("1000 monitors that do not read", 512);
   for (auto& call : calls) call->context.TryCancel();
 }
