@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/command_line.h"
 #include "device/base/status.h"
 #include "device/base/whole_number.h"
 #include "server/flag_values.h"
@@ -12,9 +13,12 @@
 namespace vpod {
 namespace {
 
+constexpr uint32_t kMaxMachines = 65534;  // as Agent::Create has it
+
 void AddOptions(CLI::App& app, AgentProcessOptions& options, uint64_t& memory_limit_mib) {
   agent::AgentOptions& agent = options.agent;
   app.add_option("--machines", agent.num_machines, "Number of IPU-Machines, 1 to 65534")
+      ->transform(base::WholeNumber(1, kMaxMachines))
       ->capture_default_str();
   app.add_option("--machine-type", agent.machine_type, "m2000 or bow2000")->capture_default_str();
   app.add_option("--controller", options.controller, "host:port of vipu-server")
@@ -36,9 +40,10 @@ void AddOptions(CLI::App& app, AgentProcessOptions& options, uint64_t& memory_li
   app.add_option("--addresses", options.addresses,
                  "Management addresses to take, e.g. 127.10; default: any free ones");
   app.add_option(
-      "--first-machine", agent.first_machine,
-      "Number of the first machine in its POD (0; with --host one made of the address). If it "
-      "is above 0, --addresses names the addresses of the whole POD");
+         "--first-machine", agent.first_machine,
+         "Number of the first machine in its POD (0; with --host one made of the address). If it "
+         "is above 0, --addresses names the addresses of the whole POD")
+      ->transform(base::WholeNumber(0, kMaxMachines - 1));
   app.add_option("--host", agent.management_ip,
                  "Management address of the only machine, on a host of its own");
   app.add_option("--data-host", agent.data_ip, "Its data-plane address (default: --host)");
@@ -90,9 +95,8 @@ absl::StatusOr<std::optional<AgentProcessOptions>> ParseAgentProcessOptions(
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(error.what(), ". Try 'vipu-agent --help'."));
-    }
+    if (error.get_exit_code() != 0)
+      return absl::InvalidArgumentError(base::DescribeWrongUsage(app, error));
     app.exit(error);
     return std::nullopt;
   }

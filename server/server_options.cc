@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "device/base/command_line.h"
 #include "device/base/status.h"
 #include "server/flag_values.h"
 
@@ -146,7 +147,7 @@ absl::StatusOr<std::optional<ServerOptions>> ParseServerOptions(int argc, const 
       app.exit(error);
       return std::nullopt;
     }
-    return absl::InvalidArgumentError(absl::StrCat(error.what(), ". Try 'vipu-server --help'."));
+    return absl::InvalidArgumentError(base::DescribeWrongUsage(app, error));
   }
   for (const auto& [option, path] :
        {std::pair{"--storage", options.storage}, {"--certs-dir", options.certs_dir}}) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "client/pva/pva.h"
 #include "client/pva/schema.h"
+#include "device/base/command_line.h"
 #include "device/base/file.h"
 #include "device/base/status.h"
 #include "device/base/stdout.h"
@@ -23,11 +24,6 @@
 
 namespace vpod::popvision {
 namespace {
-
-int Fail(absl::string_view message, int code) {
-  std::fprintf(stderr, "popvision: error: %s\n", base::OneLine(message).c_str());
-  return code;
-}
 
 struct View {
   const char* name;
@@ -157,18 +153,11 @@ int Main(int argc, char** argv) {
     words.resize(std::min<size_t>(words.size(), 1));
     words.push_back("--help");
   }
-  try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 wants them
-  } catch (const CLI::ParseError& error) {
-    const bool no_command = !words.empty() && words[0][0] != '-' && app.get_subcommands().empty();
-    if (error.get_exit_code() == 0 && !no_command) return app.exit(error);
-    return Fail(absl::StrCat(no_command ? absl::StrCat("there is no command '", words[0], "'")
-                                        : std::string(error.what()),
-                             "; see popvision --help"),
-                2);
-  }
+  if (const auto code = base::ParseCommandLine(app, words); code.has_value()) return *code;
   const absl::Status status = Look(app.get_subcommands().front()->get_name(), arguments);
-  return status.ok() ? 0 : Fail(status.message(), 1);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "popvision: error: %s\n", base::OneLine(status.message()).c_str());
+  return 1;
 }
 
 }  // namespace

@@ -69,17 +69,20 @@ class UsageTest : public testing::Test {
 };
 
 TEST_F(UsageTest, WrongUsage) {
-  Expect("", 2, "A subcommand is required; see popvision --help");
-  Expect("summary", 2, "profile is required; see popvision --help");
-  Expect("look x", 2, "there is no command 'look'; see popvision --help");
-  Expect("diff a", 2, "after is required; see popvision --help");
-  Expect("report a", 2, "--html is required; see popvision --help");
-  Expect("trace a --json --chrome b", 2, "--json excludes --chrome; see popvision --help");
-  Expect("trace a --chrome ''", 2, "--chrome: the value is empty; see popvision --help");
-  Expect("report a --html ''", 2, "--html: the value is empty; see popvision --help");
-  Expect("summary ''", 2, "profile: the value is empty; see popvision --help");
-  Expect("''", 2, "there is no command ''; see popvision --help");
-  Expect("--look", 2, "A subcommand is required; see popvision --help");
+  Expect("", 2,
+         "a command is missing; use one of summary, insights, memory, liveness, program, "
+         "operations, trace, diff, report. Try 'popvision --help'.");
+  Expect("summary", 2, "the argument profile is missing. Try 'popvision summary --help'.");
+  Expect("look x", 2, "unknown command 'look'. Try 'popvision --help'.");
+  Expect("diff a", 2, "the argument after is missing. Try 'popvision diff --help'.");
+  Expect("report a", 2, "the option --html is missing. Try 'popvision report --help'.");
+  Expect("trace a --json --chrome b", 2,
+         "--json and --chrome cannot be given together. Try 'popvision trace --help'.");
+  Expect("trace a --chrome ''", 2, "--chrome: the value is empty. Try 'popvision trace --help'.");
+  Expect("report a --html ''", 2, "--html: the value is empty. Try 'popvision report --help'.");
+  Expect("summary ''", 2, "profile: the value is empty. Try 'popvision summary --help'.");
+  Expect("''", 2, "unknown command ''. Try 'popvision --help'.");
+  Expect("--look", 2, "unknown option '--look'. Try 'popvision --help'.");
 }
 
 TEST_F(UsageTest, Help) {
@@ -91,7 +94,7 @@ TEST_F(UsageTest, Help) {
   EXPECT_EQ(Popvision("help").status, 0);
   EXPECT_EQ(Popvision("help trace").output, of_trace.output);
   EXPECT_EQ(Popvision("help trace").status, 0);
-  Expect("help look", 2, "there is no command 'look'; see popvision --help");
+  Expect("help look", 2, "unknown command 'look'. Try 'popvision --help'.");
 }
 
 TEST_F(UsageTest, FilesThatAreNoProfiles) {

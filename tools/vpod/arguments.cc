@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/render/completion.h"
+#include "device/base/command_line.h"
 #include "device/base/version.h"
 #include "device/base/whole_number.h"
 #include "tools/vpod/fail.h"
@@ -42,7 +43,7 @@ CLI::App* AddUp(CLI::App& app, Given& given) {
   up->add_option("--cluster-topology", request.cluster_topology,
                  "how racks are connected: looped or switched (looped up to 256 IPUs); needs two "
                  "racks or more")
-      ->check(CLI::IsMember({"looped", "switched"}));
+      ->check(base::OneOf({"looped", "switched"}));
   up->add_option("--memory-limit", request.memory_limit_mib,
                  "MiB of host memory for programs (3/4 of the host's)")
       ->transform(base::WholeNumber(1, kMostMemoryMib));
@@ -55,7 +56,7 @@ CLI::App* AddUp(CLI::App& app, Given& given) {
   up->add_option(
         "--agents", given.agents,
         "one: a process for all machines; processes: one a machine, at its own address (one)")
-      ->check(CLI::IsMember({"one", "processes"}));
+      ->check(base::OneOf({"one", "processes"}));
   up->add_flag_callback(
       "--secure", [&request] { request.secure = true; },
       "make certificates and access keys, and have the controller ask for them");
@@ -67,7 +68,7 @@ CLI::App* AddUp(CLI::App& app, Given& given) {
 CLI::App* AddLogs(CLI::App& app, Given& given) {
   auto* logs = app.add_subcommand("logs", "last lines of the daemons' logs");
   logs->add_option("daemon", given.arguments.daemon, "server or agent; default both")
-      ->check(CLI::IsMember({"server", "agent"}));
+      ->check(base::OneOf({"server", "agent"}));
   logs->add_option("-n", given.arguments.lines, "number of lines")
       ->transform(base::WholeNumber(0, 1000000))
       ->capture_default_str();
@@ -122,7 +123,7 @@ void AddCommands(CLI::App& app, Given& given) {
       "print the completion script of a tool for a shell; source <(vpod completion bash)");
   completion->add_option("shell", given.arguments.shell, "bash, zsh or fish")
       ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+      ->check(base::OneOf({"bash", "zsh", "fish"}));
   completion->add_option("tool", given.arguments.tool, "vpod, poprun or a gc-* tool (vpod)");
   for (CLI::App* command : {up, down, status, env, backup, restore, logs, doctor, bundle})
     command->add_option("--name", given.arguments.name, "a POD by its name, not by VPOD_HOME");
@@ -153,26 +154,6 @@ std::string GivenBesideFile(const CLI::App& app) {
       return option->get_name();
   }
   return "";
-}
-
-// "vpod up", if the first word is a command, else "vpod".
-std::string CommandOf(const CLI::App& app, const std::vector<std::string>& words) {
-  const auto named = [&](const CLI::App* command) {
-    return !words.empty() && command->check_name(words[0]);
-  };
-  return app.get_subcommands(named).empty() ? "vpod" : absl::StrCat("vpod ", words[0]);
-}
-
-int ReportWrongUsage(const CLI::App& app, const std::vector<std::string>& words,
-                     const std::string& what) {
-  const std::string command = CommandOf(app, words);
-  // CLI11 says of these only that a command is missing.
-  const bool unknown = command == "vpod" && !words.empty();
-  const bool is_option = unknown && words[0].rfind('-', 0) == 0;
-  const std::string why =
-      !unknown ? what
-               : absl::StrCat("unknown ", is_option ? "option" : "command", " '", words[0], "'");
-  return Fail(absl::StrCat(why, ". Try '", command, " --help'."), 2);
 }
 
 // Words that an option takes, from the rule that checks them: "TEXT:{looped,switched}".
@@ -246,25 +227,20 @@ std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arg
   if (!words.empty() && words[0] == kHelp && (words.size() == 1 || words[1].rfind('-', 0) != 0)) {
     words.erase(words.begin());
     words.resize(std::min<size_t>(words.size(), 1));
-    if (!words.empty() && CommandOf(app, words) == "vpod") return ReportWrongUsage(app, words, "");
     words.push_back("--help");
   }
   if (!words.empty() && words[0] == "plan") {
     const absl::Status taken = TakeProgram(words, arguments.plan);
-    if (!taken.ok()) return ReportWrongUsage(app, words, std::string(taken.message()));
+    if (!taken.ok()) return Fail(absl::StrCat(taken.message(), ". Try 'vpod plan --help'."), 2);
   }
-  try {
-    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
-    app.parse(std::move(reversed));
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    return ReportWrongUsage(app, words, error.what());
-  }
+  if (const std::optional<int> code = base::ParseCommandLine(app, words); code.has_value())
+    return code;
   if (const std::string other = GivenBesideFile(app); !other.empty())
-    return ReportWrongUsage(app, words, absl::StrCat(other, " cannot be given with --file"));
+    return Fail(base::WithHelpHint(app, absl::StrCat(other, " cannot be given with --file")), 2);
   if (!given.agents.empty()) arguments.request.agent_per_machine = given.agents == "processes";
   // CLI11 takes "-1" for a word.
-  if (!given.help_about.empty()) return ReportWrongUsage(app, {given.help_about}, "");
+  if (!given.help_about.empty())
+    return Fail(absl::StrCat("unknown option '", given.help_about, "'. Try 'vpod --help'."), 2);
   arguments.command = app.get_subcommands().front()->get_name();
   return std::nullopt;
 }

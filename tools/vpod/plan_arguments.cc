@@ -18,6 +18,7 @@
 #include "client/plan/executable_plan.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
+#include "device/base/command_line.h"
 #include "device/base/real_number.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
@@ -64,8 +65,8 @@ CLI::Validator PodSize() {
 template <class T>
 CLI::Option* AddChoice(CLI::App& command, const char* name, std::map<std::string, T> choices,
                        std::function<void(const T&)> set, const char* help) {
-  std::set<std::string> names;
-  for (const auto& [choice, value] : choices) names.insert(choice);
+  std::vector<std::string> names;
+  for (const auto& [choice, value] : choices) names.push_back(choice);
   return command
       .add_option_function<std::string>(
           name,
@@ -73,7 +74,7 @@ CLI::Option* AddChoice(CLI::App& command, const char* name, std::map<std::string
             set(choices.at(choice));
           },
           help)
-      ->check(CLI::IsMember(names));
+      ->check(base::OneOf(names));
 }
 
 // Options that a search finds, and that cannot be given with it.
@@ -142,7 +143,7 @@ void ChooseSubject(const CLI::App& command, PlanArguments& plan) {
       Refuse(absl::StrCat("'", model, "' and a program after -- exclude each other"));
     return RefuseOptionsOfModels(command, "programs");
   }
-  if (model.empty()) Refuse("model is required, or a file, or -- and a program");
+  if (model.empty()) Refuse("a model, a file, or -- and a program is missing");
   if (!IsFile(model)) {
     if (plan::OptionsOf(model).ok()) return;
     Refuse(absl::StrCat("'", base::Printable(model), "' is neither a model nor a file; models are ",
@@ -268,7 +269,7 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
                    "m2000 or bow2000, or both, as m2000,bow2000, or one with --search (m2000)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::IsMember({"m2000", "bow2000"}));
+      ->check(base::OneOf({"m2000", "bow2000"}));
   const std::vector<CLI::Option*> configuration = AddConfiguration(*command, request);
   AddNetwork(*command, request);
   AddCount(*command, "--device-iterations", request.device_iterations, 1 << 16,

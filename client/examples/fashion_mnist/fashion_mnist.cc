@@ -32,6 +32,7 @@
 #include "client/session/ipu_model.h"
 #include "client/session/open.h"
 #include "client/session/session.h"
+#include "device/base/command_line.h"
 #include "device/base/status.h"
 #include "device/base/stdout.h"
 #include "device/base/text.h"
@@ -481,14 +482,8 @@ int Main(int argc, char** argv) {
       ->disable_flag_override();
   app.add_flag("--no-sharing", arguments.no_sharing,
                "Give each replica its own copy of the weights; changes no result");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    std::fprintf(stderr, "fashion_mnist: error: %s. Try 'fashion_mnist --help'.\n",
-                 base::OneLine(error.what()).c_str());
-    return 2;
-  }
+  if (const auto code = base::ParseCommandLine(app, {argv + 1, argv + argc}); code.has_value())
+    return *code;
   absl::Status status;
   bool mpi = false;
   try {

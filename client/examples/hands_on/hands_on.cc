@@ -13,7 +13,6 @@
 #include <future>
 #include <map>
 #include <random>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,6 +25,7 @@
 #include "client/session/open.h"
 #include "client/session/profiles.h"
 #include "client/session/session.h"
+#include "device/base/command_line.h"
 #include "device/base/real_number.h"
 #include "device/base/status.h"
 #include "device/base/stdout.h"
@@ -210,15 +210,15 @@ absl::Status Run(const Arguments& arguments) {
 template <class Enum>
 void AddChoice(CLI::App& app, const char* name, Enum& value, std::map<std::string, Enum> choices,
                const char* help) {
-  std::set<std::string> names;
-  for (const auto& [choice, of_choice] : choices) names.insert(choice);
+  std::vector<std::string> names;
+  for (const auto& [choice, of_choice] : choices) names.push_back(choice);
   app.add_option_function<std::string>(
          name,
          [&value, choices = std::move(choices)](const std::string& choice) {
            value = choices.at(choice);
          },
          help)
-      ->check(CLI::IsMember(names));
+      ->check(base::OneOf(names));
 }
 
 void AddOptions(CLI::App& app, Arguments& arguments) {
@@ -309,16 +309,13 @@ int Main(int argc, char** argv) {
   CLI::App app("Trains a network on one or several IPUs per replica.", "hands_on");
   Arguments arguments;
   AddOptions(app, arguments);
+  app.callback([&] { RefuseWhatIsIgnored(app, arguments); });
+  if (const auto code = base::ParseCommandLine(app, {argv + 1, argv + argc}); code.has_value())
+    return *code;
   const auto fail = [](absl::string_view message, int status) {
     std::fprintf(stderr, "hands_on: error: %s\n", base::OneLine(message).c_str());
     return status;
   };
-  try {
-    app.parse(argc, argv);
-    RefuseWhatIsIgnored(app, arguments);
-  } catch (const CLI::ParseError& error) {
-    return error.get_exit_code() == 0 ? app.exit(error) : fail(error.what(), 2);
-  }
   try {
     const absl::Status status = Run(arguments);
     if (status.ok()) return 0;
