@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/sqlite_failure.h"
 
 namespace vpod::pva {
 
@@ -157,7 +158,7 @@ Statement Database::Prepare(const char* sql) {
 
 void Database::Fail(int code) {
   if (!status_.ok()) return;
-  const std::string why = handle_ == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle_);
+  const std::string why = base::SqliteFailure(handle_, code);
   if (code == SQLITE_READONLY && mode_ == Mode::kRead) {
     status_ = absl::FailedPreconditionError(absl::StrCat(
         path_,

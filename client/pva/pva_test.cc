@@ -81,7 +81,7 @@ TEST_F(PvaTest, ReasonsAreToldApart) {
                 directory_ + ": the directory has no profile.pop");
   std::ofstream(profile_) << std::string(2000, 'x');
   ExpectRefused(directory_, absl::StatusCode::kInvalidArgument,
-                profile_ + " is not a profile: file is not a database");
+                profile_ + " is not a profile: it is not an SQLite database");
   fs::remove(profile_);
   // Nobody writes to the pipe: a reader would wait for ever.
   ASSERT_EQ(mkfifo(profile_.c_str(), 0600), 0);

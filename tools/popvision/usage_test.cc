@@ -102,7 +102,8 @@ TEST_F(UsageTest, FilesThatAreNoProfiles) {
   Expect("summary " + missing, 1, missing + ": there is no such profile");
   Expect("summary " + directory_, 1, directory_ + ": the directory has no profile.pop");
   WriteFile("text", std::string(2000, 'x'));
-  Expect("memory " + Path("text"), 1, Path("text") + " is not a profile: file is not a database");
+  Expect("memory " + Path("text"), 1,
+         Path("text") + " is not a profile: it is not an SQLite database");
   WriteFile("empty", "");
   Expect("memory " + Path("empty"), 1,
          Path("empty") + " is not a valid profile: its tables are not those of a profile");

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/sha256.h"
+#include "device/base/sqlite_failure.h"
 #include "device/base/status.h"
 
 namespace vpod::controller {
@@ -16,7 +17,7 @@ constexpr size_t kHeaderBytes = 100;
 
 absl::StatusOr<Image> Image::Of(std::string bytes) {
   if (bytes.size() < kHeaderBytes || bytes.compare(0, 15, "SQLite format 3") != 0)
-    return absl::DataLossError("it is not an SQLite database");
+    return absl::DataLossError(base::SqliteFailure(nullptr, SQLITE_NOTADB));
   // A database in memory has no log; the file does not say that it has one, either.
   bytes[18] = bytes[19] = 1;
   auto* copy = static_cast<unsigned char*>(sqlite3_malloc64(bytes.size()));
@@ -31,18 +32,18 @@ absl::StatusOr<Image> Image::Of(std::string bytes) {
   const int taken =
       sqlite3_deserialize(database, "main", copy, size, size,
                           SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
-  if (opened != SQLITE_OK || taken != SQLITE_OK) return image.Broken();
+  if (opened != SQLITE_OK || taken != SQLITE_OK)
+    return image.Broken(opened != SQLITE_OK ? opened : taken);
   std::string found;
   VPOD_RETURN_IF_ERROR(image.ForEach("PRAGMA integrity_check(1)",
                                      [&](sqlite3_stmt* row) { found = Column(row, 0); }));
-  if (found != "ok") return absl::DataLossError(found);
+  if (found != "ok") return image.Broken(SQLITE_CORRUPT);
   return image;
 }
 
 absl::Status Image::Run(const std::string& sql) {
-  return sqlite3_exec(database_.get(), sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK
-             ? absl::OkStatus()
-             : Broken();
+  const int code = sqlite3_exec(database_.get(), sql.c_str(), nullptr, nullptr, nullptr);
+  return code == SQLITE_OK ? absl::OkStatus() : Broken(code);
 }
 
 absl::Status Image::PutMeta(const std::string& name, const std::string& value) {
@@ -100,17 +101,18 @@ std::string Image::Column(sqlite3_stmt* row, int column) {
                      static_cast<size_t>(sqlite3_column_bytes(row, column)));
 }
 
-absl::Status Image::Broken() const { return absl::DataLossError(sqlite3_errmsg(database_.get())); }
+absl::Status Image::Broken(int code) const {
+  return absl::DataLossError(base::SqliteFailure(database_.get(), code));
+}
 
 absl::Status Image::ForEach(const std::string& sql,
                             const std::function<void(sqlite3_stmt*)>& each) {
   sqlite3_stmt* statement = nullptr;
-  if (sqlite3_prepare_v2(database_.get(), sql.c_str(), -1, &statement, nullptr) != SQLITE_OK)
-    return Broken();
-  int code;
+  int code = sqlite3_prepare_v2(database_.get(), sql.c_str(), -1, &statement, nullptr);
+  if (code != SQLITE_OK) return Broken(code);
   while ((code = sqlite3_step(statement)) == SQLITE_ROW) each(statement);
   sqlite3_finalize(statement);
-  return code == SQLITE_DONE ? absl::OkStatus() : Broken();
+  return code == SQLITE_DONE ? absl::OkStatus() : Broken(code);
 }
 
 }  // namespace vpod::controller

@@ -13,7 +13,7 @@
 
 namespace vpod::controller {
 
-// Errors are DataLoss with SQLite's words.
+// Errors are DataLoss; their texts continue a message that names the file.
 class Image {
  public:
   // DataLoss when they are no intact database.
@@ -31,7 +31,7 @@ class Image {
 
  private:
   static std::string Column(sqlite3_stmt* row, int column);
-  absl::Status Broken() const;
+  absl::Status Broken(int code) const;
   absl::Status ForEach(const std::string& sql, const std::function<void(sqlite3_stmt*)>& each);
 
   struct Close {

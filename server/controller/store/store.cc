@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "device/base/file.h"
 #include "device/base/random_id.h"
+#include "device/base/sqlite_failure.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
 #include "device/base/unique_fd.h"
@@ -64,9 +65,9 @@ absl::Status Store::NotIntact(absl::string_view why) const {
 
 absl::Status Store::Error(absl::string_view what) const {
   const int code = sqlite3_errcode(database_);
-  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) return NotIntact(sqlite3_errmsg(database_));
-  const std::string message =
-      absl::StrCat("storage ", path_, ": cannot ", what, ": ", sqlite3_errmsg(database_));
+  const std::string why = base::SqliteFailure(database_, code);
+  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) return NotIntact(why);
+  const std::string message = absl::StrCat("storage ", path_, ": cannot ", what, ": ", why);
   if (code == SQLITE_FULL)
     return absl::ResourceExhaustedError(absl::StrCat(message, "; free some space and try again"));
   const bool unwritable = code == SQLITE_READONLY || code == SQLITE_CANTOPEN ||
@@ -103,8 +104,9 @@ absl::StatusOr<std::string> Store::CheckContents() {
   const auto format = Compile("SELECT value FROM meta WHERE name = 'format'");
   if (!format.ok()) {
     // Ours always has the table.
-    return sqlite3_errcode(database_) == SQLITE_ERROR ? NotIntact(sqlite3_errmsg(database_))
-                                                      : format.status();
+    return sqlite3_errcode(database_) == SQLITE_ERROR
+               ? NotIntact("it is a database of another program")
+               : format.status();
   }
   const int code = sqlite3_step(format->get());
   if (code != SQLITE_ROW && code != SQLITE_DONE) return Error("read the format");
@@ -118,7 +120,8 @@ absl::StatusOr<std::string> Store::CheckContents() {
   }
   VPOD_ASSIGN_OR_RETURN(const Statement check, Compile("PRAGMA quick_check(1)"));
   if (sqlite3_step(check.get()) != SQLITE_ROW) return Error("check the database");
-  if (const std::string found = Column(check.get(), 0); found != "ok") return NotIntact(found);
+  if (Column(check.get(), 0) != "ok")
+    return NotIntact(base::SqliteFailure(database_, SQLITE_CORRUPT));
   return text;
 }
 
@@ -260,7 +263,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
   const int opened =
       sqlite3_open_v2(path.c_str(), &store->database_,
                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  if (opened != SQLITE_OK) return store->Error("open it");
+  if (opened != SQLITE_OK) return store->Error("use it");
   const absl::Status status = store->Prepare();
   if (status.ok()) return store;
   const int code = sqlite3_errcode(store->database_);

@@ -197,8 +197,9 @@ TEST_F(StoreTest, FileThatIsNotADatabaseIsLeftAsItIs) {
   std::string text;
   for (int i = 0; i < 500; ++i) text += "{\"not\": \"a database\"}\n";
   Write(text);
-  EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
-            "storage " + path_ + " cannot be trusted: file is not a database. Nothing was changed");
+  EXPECT_EQ(
+      RefusedUntouched(absl::StatusCode::kDataLoss),
+      "storage " + path_ + " cannot be trusted: it is not an SQLite database. Nothing was changed");
 }
 
 // Committed changes may be in the log alone.
@@ -223,13 +224,15 @@ TEST_F(StoreTest, DamagedPagesAreRefusedAndLeftAsTheyAre) {
   ASSERT_GT(bytes.size(), 8192u);
   std::fill(bytes.begin() + 4096, bytes.end(), '\x7f');
   Write(bytes);
-  RefusedUntouched(absl::StatusCode::kDataLoss);
+  EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
+            "storage " + path_ + " cannot be trusted: it is damaged. Nothing was changed");
 }
 
 TEST_F(StoreTest, DatabaseOfAnotherProgramIsLeftAsItIs) {
   Sql("CREATE TABLE profile (name TEXT); INSERT INTO profile VALUES ('mine');");
   EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
-            "storage " + path_ + " cannot be trusted: no such table: meta. Nothing was changed");
+            "storage " + path_ +
+                " cannot be trusted: it is a database of another program. Nothing was changed");
 }
 
 TEST_F(StoreTest, OtherFormatIsRefusedAndLeftAsItIs) {
