@@ -1,5 +1,8 @@
 #include "client/session/leave_for_plan.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -8,6 +11,7 @@
 #include "client/compiler/planned_program.h"
 #include "device/base/sha256.h"
 #include "device/base/status.h"
+#include "device/base/unique_fd.h"
 
 namespace vpod::session {
 
@@ -19,6 +23,14 @@ absl::Status LeaveForPlan(const program::Executable& executable) {
                                     key, executable));
   return absl::CancelledError(
       "planned: 'vpod plan' has the compiled program, which ends here instead of running");
+}
+
+absl::Status LeaveForPlanQuietly(const program::Executable& executable) {
+  const absl::Status left = LeaveForPlan(executable);
+  if (!absl::IsCancelled(left)) return left;
+  const base::UniqueFd nowhere(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (nowhere.valid()) dup2(nowhere.get(), STDERR_FILENO);
+  return left;
 }
 
 }  // namespace vpod::session

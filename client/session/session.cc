@@ -105,7 +105,7 @@ Session::~Session() {
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>&& device,
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options) {
-  if (compiler::IsPlannedProgram()) return LeaveForPlan(*compiled.executable);
+  if (compiler::IsPlannedProgram()) return LeaveForPlanQuietly(*compiled.executable);
   // The engine would refuse it, too, when a profile has been written.
   VPOD_RETURN_IF_ERROR(
       program::CheckTotalReplicas(compiled.executable->proto(), device->job_part().total_replicas));

@@ -15,6 +15,7 @@
 #include "client/python/vpod/executable.h"
 #include "client/python/vpod/host_arrays.h"
 #include "client/session/ipu_model.h"
+#include "client/session/leave_for_plan.h"
 #include "client/session/open.h"
 #include "device/program/ops/collective.h"
 
@@ -66,6 +67,14 @@ Device Open(const Executable& executable) {
       ipus};
 }
 
+// Ends a program that `vpod plan` runs: `finally` blocks run, and nothing is said.
+[[noreturn]] void EndPlannedProgram(const program::Executable& executable) {
+  const absl::Status left = session::LeaveForPlan(executable);
+  if (!absl::IsCancelled(left)) Check(left);
+  PyErr_SetObject(PyExc_SystemExit, py::int_(0).ptr());
+  throw py::error_already_set();
+}
+
 class Session {
  public:
   Session(const Executable& executable, Device* device)
@@ -81,17 +90,13 @@ class Session {
           "vpod.attach");
     }
     CheckIpus(executable, *device);
-    auto created = [&] {
+    if (compiler::IsPlannedProgram()) EndPlannedProgram(*executable_);
+    session_ = Take([&] {
       const py::gil_scoped_release unlocked;
       auto session = session::Session::Create(std::move(device->device), executable.compiled);
       if (!session.ok()) opened.device.reset();  // one that was given stays the caller's
       return session;
-    }();
-    if (compiler::IsPlannedProgram() && absl::IsCancelled(created.status())) {
-      PyErr_SetObject(PyExc_SystemExit, py::int_(0).ptr());
-      throw py::error_already_set();
-    }
-    session_ = Take(std::move(created));
+    }());
   }
 
   void Close() {
