@@ -13,4 +13,10 @@ inline std::string Attribute(const telemetry::v1::IpuTelemetry& ipu, const std::
   return it == ipu.attributes().end() ? "" : it->second;
 }
 
+// The attribute that LookAtPartitions adds to an IPU whose process is on another host or in another
+// PID namespace than the reader's: its id means nothing here. Scripts read the id itself as a
+// number.
+inline constexpr char kProcessNamespace[] = "user process namespace";
+inline constexpr char kOtherNamespace[] = "other";
+
 }  // namespace vpod::ipuof

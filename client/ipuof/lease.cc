@@ -25,6 +25,7 @@
 #include "client/ipuof/run_channel.h"
 #include "client/vipu/subset.h"
 #include "device/base/connection_failure.h"
+#include "device/base/device_use.h"
 #include "device/base/file.h"
 #include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
@@ -282,7 +283,7 @@ v1::ProcessInfo ThisProcess() {
   process.set_executable(
       std::filesystem::read_symlink("/proc/self/exe", error).filename().string());
   process.set_start_time_unix(ProcessStartTime());
-  process.set_pid_namespace(std::filesystem::read_symlink("/proc/self/ns/pid", error).string());
+  process.set_pid_namespace(base::PidNamespace());
   return process;
 }
 

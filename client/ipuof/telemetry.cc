@@ -123,6 +123,7 @@ absl::Status TakeTelemetry(const Answers& answers, MonitoredPartition& partition
   partition.ipus.clear();
   partition.silent.clear();
   const vipu::Subset subset(partition.description);
+  const v1::ProcessInfo self = ThisProcess();
   absl::Status first_error;
   for (const vipu::AgentQuery& agent : AgentsOf(partition.description)) {
     const auto& telemetry = answers.at(agent);
@@ -132,8 +133,12 @@ absl::Status TakeTelemetry(const Answers& answers, MonitoredPartition& partition
     for (const IpuTelemetry& ipu : telemetry->ipus()) {
       const auto number = subset.NumberOf(ipu.routing_id());
       if (ipu.gcd_id() != partition.gcd || !number.has_value()) continue;
-      partition.ipus.push_back(ipu);
-      partition.ipus.back().set_routing_id(*number);
+      IpuTelemetry& seen = partition.ipus.emplace_back(ipu);
+      seen.set_routing_id(*number);
+      const v1::ProcessInfo& process = ipu.process();
+      if (ipu.attached() &&
+          (process.host() != self.host() || process.pid_namespace() != self.pid_namespace()))
+        (*seen.mutable_attributes())[kProcessNamespace] = kOtherNamespace;
     }
   }
   std::sort(partition.ipus.begin(), partition.ipus.end(),

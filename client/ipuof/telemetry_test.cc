@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "client/ipuof/attributes.h"
+#include "client/ipuof/lease.h"
 #include "client/vipu/fake_controller.h"
 #include "client/vipu/ipuof_json.h"
 #include "device/base/mutex.h"
@@ -30,12 +32,19 @@ class FakeAgent : public telemetry::v1::Telemetry::Service {
   }
   ~FakeAgent() override { server_->Shutdown(std::chrono::system_clock::now()); }
   std::string endpoint() const { return "127.0.0.1:" + std::to_string(port_); }
+  // Whom the IPU is attached to; call before it is asked.
+  void SetProcess(const v1::ProcessInfo& process) { process_ = process; }
 
  private:
   grpc::Status GetPartitionTelemetry(grpc::ServerContext*,
                                      const telemetry::v1::GetPartitionTelemetryRequest*,
                                      telemetry::v1::GetPartitionTelemetryReply* reply) override {
-    reply->add_ipus()->set_routing_id(ipu_);
+    telemetry::v1::IpuTelemetry* ipu = reply->add_ipus();
+    ipu->set_routing_id(ipu_);
+    if (process_.pid() != 0) {
+      ipu->set_attached(true);
+      *ipu->mutable_process() = process_;
+    }
     base::MutexLock lock(mutex_);
     --missing_;
     changed_.notify_all();
@@ -45,6 +54,7 @@ class FakeAgent : public telemetry::v1::Telemetry::Service {
   }
 
   const uint32_t ipu_;
+  v1::ProcessInfo process_;
   int port_ = 0;
   base::Mutex mutex_;
   std::condition_variable changed_;
@@ -131,6 +141,21 @@ TEST_F(TelemetryTest, AgentsAreAskedAllAtOnce) {
     EXPECT_TRUE(statuses[i].ok()) << statuses[i];
     EXPECT_EQ(partitions[i].ipus.size(), 2u);
     EXPECT_TRUE(partitions[i].silent.empty());
+  }
+}
+
+TEST_F(TelemetryTest, ProcessesOfOtherNamespacesAreMarked) {
+  v1::ProcessInfo own = ThisProcess(), contained = own, remote = own;
+  contained.set_pid_namespace("pid:[1]");
+  remote.set_host("elsewhere");
+  for (const auto& [process, mark] :
+       {std::pair(own, ""), {contained, kOtherNamespace}, {remote, kOtherNamespace}}) {
+    FakeAgent agent(0);
+    agent.SetProcess(process);
+    std::vector<MonitoredPartition> partitions = {
+        ToMonitor(vipu::Describe(Partition("p1", {agent.endpoint()}).gcds(0)))};
+    ASSERT_TRUE(ReadTelemetry(partitions)[0].ok());
+    EXPECT_EQ(Attribute(partitions[0].ipus.at(0), kProcessNamespace), mark);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "client/launch/mpirun.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/arch/device_id.h"
+#include "device/base/device_use.h"
 #include "device/base/status.h"
 
 namespace vpod::launch {
@@ -38,6 +39,12 @@ std::string OptionsJson(const std::map<std::string, std::string>& options) {
   }
   for (const auto& [key, value] : options) json[key] = value;
   return json.dump();
+}
+
+// Of an instance of which an agent tells.
+template <class Event>
+std::string PidText(const Event& event) {
+  return base::PidText(event.pid(), event.pid_namespace(), base::PidNamespace());
 }
 
 std::string Capitalised(std::string text) {
@@ -304,7 +311,7 @@ ipuof::LeaseOptions JobPartition::Reservation() {
     if (!failed.instance_lost()) {
       last_left_ = Clock::now();
     } else if (!lost_.has_value() && Clock::now() - last_left_ > kMpirunEndsOthers) {
-      lost_ = LostInstance{failed.instance_index(), failed.pid(), failed.host()};
+      lost_ = LostInstance{failed.instance_index(), PidText(failed), failed.host()};
     }
   };
   lease.on_instance_stopped = [this](const ipuof::v1::InstanceStopped& event) {
@@ -315,7 +322,7 @@ ipuof::LeaseOptions JobPartition::Reservation() {
                                         : stopped_.insert(event.instance_index()).second;
       if (!news) return;
     }
-    log_.Warning(absl::StrCat("Instance ", event.instance_index(), " (pid ", event.pid(), " on ",
+    log_.Warning(absl::StrCat("Instance ", event.instance_index(), " (pid ", PidText(event), " on ",
                               event.host(),
                               event.goes_on() ? ") goes on" : ") is stopped (SIGSTOP)"));
   };

@@ -22,7 +22,7 @@ namespace vpod::launch {
 // An instance that ended without a word, as the agent saw it.
 struct LostInstance {
   uint32_t index = 0;
-  uint32_t pid = 0;
+  std::string pid;  // marked if it is of another PID namespace
   std::string host;
 };
 

@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "device/base/device_use.h"
 #include "device/base/secret.h"
 #include "device/base/sha256.h"
 #include "device/base/status.h"
@@ -487,8 +488,7 @@ absl::Status Agent::ResetDevice(absl::string_view partition_id, absl::string_vie
             absl::StrCat("device ", device_id, " is RELEASING: ", WhyReleasing(*lease)));
       }
       return absl::FailedPreconditionError(
-          absl::StrCat("device ", device_id, " is in use by process ", lease->open.process().pid(),
-                       " on ", lease->open.process().host()));
+          InUse(*lease, *partition, gcd, device_id, base::PidNamespace()));
     }
   }
   for (const Member& member : members) {

@@ -329,6 +329,10 @@ class Agent {
   // Sets `releasing` to a lease whose owner has left and whose kernels still run.
   absl::Status CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1::AttachOpen& open,
                          LeasePtr* releasing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The message about a device of a GCD that a lease uses, to a reader in this PID namespace.
+  std::string InUse(const Lease& lease, const Partition& partition, uint32_t gcd,
+                    uint32_t device_id, absl::string_view readers_namespace)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The lease for the log: id, process, partition, device, IPUs by machine.
   std::string LogText(const Lease& lease) const;
   // "a kernel of process 4711 (train) on node7, which left 12 s ago, still runs"

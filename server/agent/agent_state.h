@@ -51,6 +51,7 @@ struct Agent::Lease {
   ipuof::v1::AttachOpen open;
   std::string user;       // whose fabric key opened it; empty: nobody's own
   uint64_t taken_at = 0;  // the partition's generation when it was taken
+  std::chrono::steady_clock::time_point attached_at = std::chrono::steady_clock::now();
   LeaseEvents events;
   std::vector<uint32_t> ipus;       // of the device that are here
   std::vector<uint32_t> units;      // of the instance that run here: local replica × IPUs + IPU
@@ -79,6 +80,9 @@ struct Agent::Lease {
   // Something works on the lease: its IPUs are not free before that ends.
   bool busy() const { return running || preparing; }
   uint32_t runs = 0;  // for simulated errors
+
+  // Whose key opened it is known; without a key it is what the process says of itself.
+  const std::string& UserName() const { return user.empty() ? open.process().user() : user; }
 };
 
 struct Agent::PendingAttach {

@@ -1,6 +1,7 @@
 // Leases, reservations and jobs: how IPUs are held, and when they are free.
 #include "server/agent/agent.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/syscall.h>
@@ -81,11 +82,30 @@ class HeldThreads {
   std::vector<std::promise<void>> begun_;
 };
 
+// As in a container: the id is of no use to others.
+TEST_F(AgentTest, IdsOfAnotherPidNamespaceAreMarked) {
+  ipuof::v1::AttachOpen open = Open(0);
+  open.mutable_process()->set_pid_namespace("pid:[1]");
+  const std::string lease = MustAttach(open);
+  EXPECT_THAT(std::string(Attach(open).status().message()),
+              testing::HasSubstr("in use by process 4711 (train) on host, "));
+  open.mutable_process()->set_pid_namespace("pid:[2]");
+  EXPECT_THAT(std::string(Attach(open).status().message()),
+              testing::HasSubstr("process 4711 of another PID namespace (train) on host, "));
+  // The agent's own is another one, too.
+  EXPECT_THAT(std::string(agent_->ResetDevice("p", kKey, 0, 0, false).message()),
+              testing::HasSubstr("process 4711 of another PID namespace (train) on host, "));
+}
+
 TEST_F(AgentTest, NoIpuIsHeldTwice) {
   const std::string lease = MustAttach(Open(24));  // IPUs 0-3
   for (uint32_t device : {0u, 3u, 16u, 24u, 28u, 30u}) {
-    EXPECT_EQ(Attach(Open(device)).status().message(),
-              absl::StrCat("device ", device, " is in use by process 4711 (train) on host"));
+    const std::string message(Attach(Open(device)).status().message());
+    EXPECT_THAT(message,
+                testing::StartsWith(absl::StrCat("device ", device,
+                                                 " is in use by process 4711 (train) on host, "
+                                                 "attached ")));
+    EXPECT_THAT(message, testing::HasSubstr("; 12 of 16 IPUs of partition p are free. "));
   }
   EXPECT_EQ(Attached(), 4);
   MustAttach(Open(25));
@@ -443,8 +463,8 @@ TEST_F(AgentTest, CallsWithoutALeaseAreRefused) {
 
 TEST_F(AgentTest, ResetNeedsAFreeDevice) {
   const std::string lease = MustAttach(Open(0));
-  EXPECT_EQ(agent_->ResetDevice("p", kKey, 0, 30, false).message(),
-            "device 30 is in use by process 4711 on host");
+  EXPECT_THAT(std::string(agent_->ResetDevice("p", kKey, 0, 30, false).message()),
+              testing::StartsWith("device 30 is in use by process 4711 (train) on host, attached"));
   EXPECT_TRUE(agent_->ResetDevice("p", kKey, 0, 25, false).ok());
   agent_->Release(lease, false);
   EXPECT_TRUE(agent_->ResetDevice("p", kKey, 0, 30, false).ok());

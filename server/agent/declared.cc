@@ -1,6 +1,7 @@
 #include "server/agent/declared.h"
 
 #include "absl/strings/str_cat.h"
+#include "device/base/device_use.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
 
@@ -35,9 +36,15 @@ absl::StatusOr<fabric::v1::JobJoin> Declared(fabric::v1::JobJoin join) {
   return join;
 }
 
+std::string PidText(const ipuof::v1::ProcessInfo& process) {
+  return base::PidText(process.pid(), process.pid_namespace(), base::PidNamespace());
+}
+
 std::string LogText(const ipuof::v1::ProcessInfo& process) {
-  return absl::StrCat("user=\"", process.user(), "\" pid=", process.pid(), " host=\"",
-                      process.host(), "\" program=\"", process.executable(), "\"");
+  const bool is_other = base::IsOtherPidNamespace(process.pid_namespace(), base::PidNamespace());
+  return absl::StrCat("user=\"", process.user(), "\" pid=", process.pid(),
+                      is_other ? " pid_namespace=other" : "", " host=\"", process.host(),
+                      "\" program=\"", process.executable(), "\"");
 }
 
 }  // namespace vpod::agent

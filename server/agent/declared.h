@@ -16,7 +16,11 @@ absl::StatusOr<ipuof::v1::AttachOpen> Declared(ipuof::v1::AttachOpen open);
 // The same for the part of a job on another agent.
 absl::StatusOr<fabric::v1::JobJoin> Declared(fabric::v1::JobJoin join);
 
-// The process for the log: user="…" pid=4711 host="…" program="…".
+// The process's id, for readers in the PID namespace of the agent (device/base/device_use.h).
+std::string PidText(const ipuof::v1::ProcessInfo& process);
+
+// The process for the log: user="…" pid=4711 host="…" program="…", with pid_namespace=other behind
+// the id if it is not the agent's.
 std::string LogText(const ipuof::v1::ProcessInfo& process);
 
 }  // namespace vpod::agent

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/arch/hardware.h"
+#include "device/base/device_use.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
 #include "server/agent/admission.h"
@@ -24,7 +25,7 @@ void CallAll(std::vector<std::function<void()>>& calls) {
 }  // namespace
 
 std::string Agent::ProcessName(const ipuof::v1::ProcessInfo& process) {
-  return absl::StrCat("pid ", process.pid(), " on ", process.host());
+  return absl::StrCat("pid ", PidText(process), " on ", process.host());
 }
 
 std::string Agent::JobKey(const std::string& partition_id, const std::string& job_id) {
@@ -66,12 +67,37 @@ absl::Status Agent::CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1
         *releasing = lease;
         continue;
       }
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "device ", open.device_id(), " is in use by process ", lease->open.process().pid(), " (",
-          lease->open.process().executable(), ") on ", lease->open.process().host()));
+      return absl::ResourceExhaustedError(InUse(*lease, *partitions_.at(open.partition_id()),
+                                                open.gcd_id(), open.device_id(),
+                                                open.process().pid_namespace()));
     }
   }
   return absl::OkStatus();
+}
+
+std::string Agent::InUse(const Lease& lease, const Partition& partition, uint32_t gcd,
+                         uint32_t device_id, absl::string_view readers_namespace) {
+  const ipuof::v1::ProcessInfo& process = lease.open.process();
+  base::DeviceUse use{
+      .device_id = device_id,
+      .pid = base::PidText(process.pid(), process.pid_namespace(), readers_namespace),
+      .program = process.executable(),
+      .user = lease.UserName(),
+      .host = process.host(),
+      .seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() -
+                                                                  lease.attached_at)
+                     .count(),
+      .partition = absl::StrCat("partition ", partition.spec.id())};
+  if (partition.gcds.size() > 1) use.partition = absl::StrCat("GCD ", gcd, " of ", use.partition);
+  const std::vector<Member>& members = partition.gcds[gcd];
+  for (const Member& member : members) {
+    if (!member.here()) continue;
+    const Owner& owner = owners_[member.ipu];
+    ++use.ipus;
+    if (owner.holder == nullptr && owner.reserver == nullptr) ++use.free_ipus;
+  }
+  if (use.ipus < members.size()) use.partition += " at this agent";
+  return base::DeviceInUse(use);
 }
 
 std::weak_ptr<void> Agent::Attach(const ipuof::v1::AttachOpen& request, LeaseEvents events,
@@ -105,9 +131,8 @@ std::string Agent::LogText(const Lease& lease) const {
     const auto& machine = machines_[ipu / arch::kIpusPerMachine]->identity().management_ip;
     absl::StrAppend(&ipus[machine], ipus[machine].empty() ? "" : ",", ipu % arch::kIpusPerMachine);
   }
-  // Whose key opened it is known; the rest is what the process says of itself.
   ipuof::v1::ProcessInfo process = open.process();
-  if (!lease.user.empty()) process.set_user(lease.user);
+  process.set_user(lease.UserName());
   return absl::StrCat("lease=", lease.id.substr(0, 8), " ", agent::LogText(process),
                       " partition=", open.partition_id(), " gcd=", open.gcd_id(),
                       " device=", open.device_id(), " ipus=\"",
@@ -117,14 +142,14 @@ std::string Agent::LogText(const Lease& lease) const {
 std::string Agent::WhyReleasing(const Lease& lease) {
   const ipuof::v1::ProcessInfo& process = lease.open.process();
   if (!lease.releasing) {
-    return absl::StrCat("process ", process.pid(), " (", process.executable(), ") on ",
+    return absl::StrCat("process ", PidText(process), " (", process.executable(), ") on ",
                         process.host(), ", which held it, may still be there");
   }
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
       std::chrono::steady_clock::now() - lease.released_at);
-  return absl::StrCat(lease.preparing ? "an executable" : "a kernel", " of process ", process.pid(),
-                      " (", process.executable(), ") on ", process.host(), ", which left ",
-                      seconds.count(), " s ago, ",
+  return absl::StrCat(lease.preparing ? "an executable" : "a kernel", " of process ",
+                      PidText(process), " (", process.executable(), ") on ", process.host(),
+                      ", which left ", seconds.count(), " s ago, ",
                       lease.preparing ? "is still being loaded" : "still runs");
 }
 

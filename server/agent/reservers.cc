@@ -84,6 +84,7 @@ void Agent::TellOfLeaving(const Lease& gone, bool lost) {
   failed->set_instance_index(gone.open.job().instance_index());
   failed->set_pid(gone.open.process().pid());
   failed->set_host(gone.open.process().host());
+  failed->set_pid_namespace(gone.open.process().pid_namespace());
   TellReservers(gone, event);
 }
 
@@ -122,6 +123,7 @@ void Agent::TellOfStopped(fabric::Job::Clock::time_point now) {
     stopped->set_instance_index(lease->open.job().instance_index());
     stopped->set_pid(lease->open.process().pid());
     stopped->set_host(lease->open.process().host());
+    stopped->set_pid_namespace(lease->open.process().pid_namespace());
     stopped->set_goes_on(!lease->told_stopped);
     TellReservers(*lease, event);
   }

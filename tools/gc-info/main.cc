@@ -1,6 +1,7 @@
 // gc-info: devices of the active partition, their attributes and their state. It only reads
 // telemetry: commands that need a device for themselves refuse one that is in use.
 #include <cstdio>
+#include <ctime>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -115,7 +116,8 @@ absl::StatusOr<std::string> Text(const Flags& flags) {
   }
   if (flags.arch) return AttributeLine(active, flags.device.id, "ipu architecture");
   if (flags.clock) return AttributeLine(active, flags.device.id, "clock");
-  if (flags.exclusive()) VPOD_RETURN_IF_ERROR(CheckIdle(active, flags.device.id));
+  if (flags.exclusive())
+    VPOD_RETURN_IF_ERROR(CheckIdle(active, flags.device.id, std::time(nullptr)));
   if (flags.tile_overview) return TileOverview(active, flags.device.id);
   if (flags.nlc_status) return LinkStatus(active, flags.device.id);
   if (flags.pci_status) return PciStatus(active, flags.device.id);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
+#include "device/base/device_use.h"
 #include "device/base/status.h"
 #include "tools/gc-info/info.h"
 
@@ -33,16 +34,34 @@ bool IsNumberUpTo(absl::string_view text, uint32_t largest) {
   return absl::SimpleAtoi(text, &number) && number <= largest;
 }
 
+std::string DeviceInUse(const MonitoredPartition& partition, uint32_t device_id,
+                        const ipuof::v1::ProcessInfo& process, int64_t now) {
+  base::DeviceUse use{
+      .device_id = device_id,
+      .pid = base::PidText(process.pid(), process.pid_namespace(), base::PidNamespace()),
+      .program = process.executable(),
+      .user = process.user(),
+      .host = process.host(),
+      .since = "started",
+      .seconds = now - process.start_time_unix(),
+      .ipus = static_cast<uint32_t>(partition.num_ipus()),
+      .partition = absl::StrCat("partition ", partition.id)};
+  if (partition.show_gcd)
+    use.partition = absl::StrCat("GCD ", partition.gcd, " of ", use.partition);
+  for (const auto& ipu : partition.ipus) {
+    if (!ipu.attached() && ipu.releasing().empty()) ++use.free_ipus;
+  }
+  return base::DeviceInUse(use);
+}
+
 }  // namespace
 
-absl::Status CheckIdle(const MonitoredPartition& partition, uint32_t device_id) {
+absl::Status CheckIdle(const MonitoredPartition& partition, uint32_t device_id, int64_t now) {
   VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range, IpusOf(partition, device_id));
   for (const auto& ipu : partition.ipus) {
     if (ipu.routing_id() < range.first || ipu.routing_id() >= range.first + range.count) continue;
     if (!ipu.attached()) continue;
-    const auto& process = ipu.process();
-    return absl::FailedPreconditionError(absl::StrCat(
-        "device ", device_id, " is in use by process ", process.pid(), " on ", process.host()));
+    return absl::FailedPreconditionError(DeviceInUse(partition, device_id, ipu.process(), now));
   }
   return absl::OkStatus();
 }

@@ -10,8 +10,8 @@
 namespace vpod::tools {
 
 // FailedPrecondition naming the process that has one of the device's IPUs; OutOfRange: no such
-// device.
-absl::Status CheckIdle(const MonitoredPartition& partition, uint32_t device_id);
+// device. `now` in seconds since 1970.
+absl::Status CheckIdle(const MonitoredPartition& partition, uint32_t device_id, int64_t now);
 
 // The state map of a device's first IPU, which nobody uses: the tiles next to the exchange wait,
 // all others idle; an error of the IPU, of which it is not known whose it was, has stopped them

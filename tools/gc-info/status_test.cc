@@ -62,12 +62,21 @@ TEST(CheckIdleTest, NamesTheHolderOfAnyIpuOfTheDevice) {
   partition.ipus[3].set_attached(true);
   partition.ipus[3].mutable_process()->set_pid(81816);
   partition.ipus[3].mutable_process()->set_host("host-1");
-  EXPECT_TRUE(CheckIdle(partition, 0).ok());
-  EXPECT_TRUE(CheckIdle(partition, 4).ok());
+  partition.ipus[3].mutable_process()->set_user("alice");
+  partition.ipus[3].mutable_process()->set_executable("train");
+  partition.ipus[3].mutable_process()->set_start_time_unix(1000);
+  EXPECT_TRUE(CheckIdle(partition, 0, 1241).ok());
+  EXPECT_TRUE(CheckIdle(partition, 4, 1241).ok());
   for (uint32_t device : {3, 5, 6}) {
-    EXPECT_EQ(CheckIdle(partition, device).message(),
-              "device " + std::to_string(device) + " is in use by process 81816 on host-1");
+    EXPECT_EQ(CheckIdle(partition, device, 1241).message(),
+              "device " + std::to_string(device) +
+                  " is in use by process 81816 (train) of alice on host-1, started 4m1s ago; 3 of "
+                  "4 IPUs of partition p1 are free. Wait, or choose a device whose IPUs are free; "
+                  "'gc-monitor' shows who uses which");
   }
+  partition.ipus[3].mutable_process()->set_pid_namespace("pid:[1]");
+  EXPECT_NE(CheckIdle(partition, 3, 1241).message().find("81816 of another PID namespace (train)"),
+            std::string::npos);
 }
 
 TEST(CheckTileTest, TilesAndContexts) {

@@ -11,7 +11,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "client/ipuof/lease.h"
 #include "client/ipuof/telemetry.h"
 #include "client/render/table.h"
 #include "device/base/status.h"
@@ -33,12 +32,10 @@ absl::StatusOr<std::string> Look(const Flags& flags) {
   VPOD_ASSIGN_OR_RETURN(const auto partitions, ipuof::LookAtPartitions(flags.all_partitions));
   if (flags.json) return MonitorJson(partitions, now);
   if (flags.csv || flags.sensors) return MonitorCsv(partitions, now, !flags.no_headers);
-  const ipuof::v1::ProcessInfo self = ipuof::ThisProcess();
   std::string text;
   for (const MonitoredPartition& partition : partitions) {
     if (!flags.no_card_info) absl::StrAppend(&text, DeviceTable(partition));
-    absl::StrAppend(&text, ProcessTables(partition, render::TerminalColumns(), self.host(),
-                                         self.pid_namespace(), now));
+    absl::StrAppend(&text, ProcessTables(partition, render::TerminalColumns(), now));
   }
   return text;
 }

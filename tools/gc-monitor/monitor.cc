@@ -86,6 +86,8 @@ Json IpuJson(const IpuTelemetry& ipu, int64_t now) {
   if (!ipu.releasing().empty()) json["Releasing"] = ipu.releasing();
   if (ipu.attached()) {
     json["PID"] = absl::StrCat(ipu.process().pid());
+    const std::string other = Attribute(ipu, ipuof::kProcessNamespace);
+    if (!other.empty()) json["PID namespace"] = other;
     json["Command"] = ipu.process().executable();
     json["Time"] = render::ShortDuration(now - ipu.process().start_time_unix());
     json["User"] = ipu.process().user();
@@ -125,14 +127,11 @@ std::string DeviceTable(const MonitoredPartition& partition) {
 }
 
 std::string ProcessTables(const MonitoredPartition& partition, size_t terminal_columns,
-                          const std::string& own_host, const std::string& own_pid_namespace,
                           int64_t now) {
   std::vector<const IpuTelemetry*> visible, elsewhere;
   for (const auto& ipu : partition.ipus) {
     if (!ipu.attached()) continue;
-    const bool ours =
-        ipu.process().host() == own_host && ipu.process().pid_namespace() == own_pid_namespace;
-    (ours ? visible : elsewhere).push_back(&ipu);
+    (Attribute(ipu, ipuof::kProcessNamespace).empty() ? visible : elsewhere).push_back(&ipu);
   }
   std::string text;
   // Lines of their own: a reason is longer than any cell.
@@ -259,7 +258,8 @@ std::string MonitorCsv(const std::vector<MonitoredPartition>& partitions, int64_
                                             "IPU utilisation",
                                             "IPU utilisation session",
                                             "Link errors",
-                                            "IPU power"};
+                                            "IPU power",
+                                            "PID namespace"};
   std::string text = headings ? absl::StrCat(absl::StrJoin(columns, ","), "\n") : "";
   for (const auto& partition : partitions) {
     for (const auto& ipu : partition.ipus) {

@@ -16,10 +16,10 @@ using ipuof::MonitoredPartition;
 // The table of devices.
 std::string DeviceTable(const MonitoredPartition& partition);
 
-// The processes of this pid namespace, or the box that says there are none, and the IPUs used from
-// elsewhere. `terminal_columns` 0: stdout is no terminal. `now` in seconds since 1970.
+// The processes of this PID namespace, or the box that says there are none, and the IPUs that have
+// ipuof::kProcessNamespace, which are used from elsewhere. `terminal_columns` 0: stdout is no
+// terminal. `now` in seconds since 1970.
 std::string ProcessTables(const MonitoredPartition& partition, size_t terminal_columns,
-                          const std::string& own_host, const std::string& own_pid_namespace,
                           int64_t now);
 
 std::string MonitorJson(const std::vector<MonitoredPartition>& partitions, int64_t now);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "client/ipuof/attributes.h"
 #include "device/base/file.h"
 
 namespace vpod::tools {
@@ -16,7 +17,6 @@ using telemetry::v1::IpuTelemetry;
 
 constexpr int64_t kNow = 1700000000;
 constexpr char kHost[] = "gc-poplar-01";
-constexpr char kNamespace[] = "pid:[4026531836]";
 
 std::string Golden(const std::string& name) {
   const std::string text = base::ReadFile("tools/gc-monitor/testdata/" + name);
@@ -67,14 +67,14 @@ MonitoredPartition Partition(const std::string& id, uint32_t ipus) {
 }
 
 void Attach(IpuTelemetry& ipu, uint32_t pid, const std::string& executable, const std::string& user,
-            int64_t seconds, const std::string& host = kHost,
-            const std::string& pid_namespace = kNamespace) {
+            int64_t seconds, const std::string& other_host = "") {
   ipu.set_attached(true);
   ipu.mutable_process()->set_pid(pid);
   ipu.mutable_process()->set_executable(executable);
   ipu.mutable_process()->set_user(user);
-  ipu.mutable_process()->set_host(host);
-  ipu.mutable_process()->set_pid_namespace(pid_namespace);
+  ipu.mutable_process()->set_host(other_host.empty() ? kHost : other_host);
+  if (!other_host.empty())
+    (*ipu.mutable_attributes())[ipuof::kProcessNamespace] = ipuof::kOtherNamespace;
   ipu.mutable_process()->set_start_time_unix(kNow - seconds);
 }
 
@@ -88,7 +88,7 @@ void Measure(IpuTelemetry& ipu, const std::string& clock, const std::string& die
 }
 
 std::string Processes(const MonitoredPartition& partition, size_t columns = 0) {
-  return ProcessTables(partition, columns, kHost, kNamespace, kNow);
+  return ProcessTables(partition, columns, kNow);
 }
 
 std::string TitleOf(const MonitoredPartition& partition) {
@@ -215,7 +215,7 @@ TEST(OtherNamespaces, IsThePublishedTableAndStandsAlone) {
 
 TEST(OtherNamespaces, SameHostInAnotherPidNamespaceIsInvisible) {
   MonitoredPartition partition = Partition("slurm_2616", 1);
-  Attach(partition.ipus[0], 81816, "python", "bob", 10, kHost, "pid:[1]");
+  Attach(partition.ipus[0], 81816, "python", "bob", 10, kHost);
   const std::string text = Processes(partition);
   EXPECT_EQ(text.find("Attached processes"), std::string::npos) << text;
   EXPECT_NE(text.find("attached from other namespaces"), std::string::npos) << text;
@@ -290,6 +290,16 @@ TEST(MonitorJson, IsAnObjectWithACardPerMachineAndStringValues) {
   EXPECT_EQ(text.substr(0, 15), "{\n \"cards\": [\n ");  // one blank a level
 }
 
+TEST(MonitorJson, IdsOfOtherNamespacesAreMarked) {
+  MonitoredPartition partition = Partition("p1", 2);
+  Attach(partition.ipus[0], 4711, "python3", "alice", 241);
+  Attach(partition.ipus[1], 4711, "python3", "bob", 241, "gc-poplar-02");
+  const ordered_json ipus = ordered_json::parse(MonitorJson({partition}, kNow))["cards"][0]["ipus"];
+  EXPECT_FALSE(ipus[0].contains("PID namespace"));
+  EXPECT_EQ(ipus[1].at("PID"), "4711");
+  EXPECT_EQ(ipus[1].at("PID namespace"), "other");
+}
+
 TEST(MonitorJson, MachineSharedByTwoPartitionsIsACardInEach) {
   MonitoredPartition second = Partition("p2", 2);
   second.active = false;
@@ -307,10 +317,11 @@ TEST(MonitorCsv, HasTheColumnsThatPublicSamplersRead) {
   EXPECT_EQ(lines[0],
             "IPU-M,Serial,IPU-M SW,Server version,ICU FW,Type,ID,IPU#,Routing,Partition,GCD,PID,"
             "Command,Time,User,Clock,IPU temp,Board temp,Board power,Application host,PCIe ID,"
-            "IPU error state,IPU utilisation,IPU utilisation session,Link errors,IPU power");
+            "IPU error state,IPU utilisation,IPU utilisation session,Link errors,IPU power,PID "
+            "namespace");
   EXPECT_EQ(lines[1].rfind("10.5.48.1,0021.0002.8221718,", 0), 0u) << lines[1];
   for (const std::string& line : lines)
-    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 25) << line;
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 26) << line;
   EXPECT_NE(lines[2].find(",4711,a b,13s,alice,1330MHz,"), std::string::npos) << lines[2];
   EXPECT_EQ(Lines(MonitorCsv({partition}, kNow, /*headings=*/false)).size(), 2u);
 }
