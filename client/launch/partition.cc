@@ -18,6 +18,7 @@
 #include "client/vipu/ipuof_config.h"
 #include "device/arch/device_id.h"
 #include "device/base/device_use.h"
+#include "device/base/object_id.h"
 #include "device/base/status.h"
 
 namespace vpod::launch {
@@ -134,8 +135,16 @@ absl::Status JobPartition::CheckDevicesForHosts() const {
 
 absl::Status JobPartition::FindId() {
   id_ = options_.vipu_partition;
-  if (id_.empty()) id_ = vipu::Environment("IPUOF_VIPU_API_PARTITION_ID");
-  if (!id_.empty()) return absl::OkStatus();
+  id_source_ = "--vipu-partition";
+  if (id_.empty()) {
+    id_source_ = "IPUOF_VIPU_API_PARTITION_ID";
+    id_ = vipu::Environment(id_source_);
+  }
+  if (!id_.empty()) {
+    const absl::Status good = base::CheckObjectId(id_);
+    return good.ok() ? good
+                     : absl::InvalidArgumentError(absl::StrCat(id_source_, ": ", good.message()));
+  }
   VPOD_ASSIGN_OR_RETURN(const auto partitions, client_->ListPartitions());
   if (partitions.empty()) {
     return absl::NotFoundError(
@@ -177,9 +186,10 @@ absl::Status JobPartition::Create() {
   *request.mutable_requirements() = Wanted();
   const absl::Status status = client_->CreatePartition(request);
   if (!status.ok()) {
-    return absl::Status(status.code(),
-                        absl::StrCat("partition ", id_,
-                                     " does not exist, and cannot be created: ", status.message()));
+    return absl::Status(
+        status.code(),
+        absl::StrCat("partition ", id_, ", which ", id_source_,
+                     " names, does not exist, and cannot be created: ", status.message()));
   }
   created_ = true;
   interruption_.SetLast(RemovalCommand());

@@ -2,12 +2,12 @@
 #include "server/controller/controller.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "device/base/object_id.h"
 #include "device/base/random_id.h"
 #include "device/base/sha256.h"
 #include "device/base/status.h"
@@ -24,16 +24,7 @@ absl::StatusOr<Object*> OrNotFound(Object* object, absl::string_view noun, const
 
 }  // namespace
 
-absl::Status CheckId(absl::string_view id) {
-  bool good = !id.empty() && id.size() <= 63 && std::isalnum(static_cast<unsigned char>(id[0]));
-  for (char c : id)
-    good =
-        good && (std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-');
-  if (good) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "Invalid id '", id,
-      "'. Ids have 1 to 63 letters, digits, '.', '_' and '-' and begin with a letter or digit."));
-}
+absl::Status CheckId(absl::string_view id) { return base::CheckObjectId(id); }
 
 Controller::Controller(Store* store, AgentGateway* gateway, ControllerOptions options)
     : store_(store),

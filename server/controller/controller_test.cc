@@ -11,21 +11,6 @@ namespace {
 constexpr char kIdRule[] =
     ". Ids have 1 to 63 letters, digits, '.', '_' and '-' and begin with a letter or digit.";
 
-TEST(CheckId, TakesTheStylesInUse) {
-  for (const std::string good : {"p", "ag.13.01", "c64_1-16", "2xPOD64", "slurm_2657", "0"})
-    EXPECT_TRUE(CheckId(good).ok()) << good;
-  EXPECT_TRUE(CheckId(std::string(63, 'x')).ok());
-}
-
-TEST(CheckId, RefusesWhatScriptsCannotCut) {
-  for (const std::string bad : {"", "a b", "a|b", "-a", ".a", "_a", "a/b", "ä", "a\n"}) {
-    EXPECT_EQ(Text(CheckId(bad)),
-              absl::StrCat("INVALID_ARGUMENT: Invalid id '", bad, "'", kIdRule));
-  }
-  EXPECT_FALSE(CheckId(std::string(64, 'x')).ok());
-  EXPECT_FALSE(CheckId(std::string("a\0b", 3)).ok());
-}
-
 TEST_F(ControllerTest, AgentsNeedAGoodIdHostAndPort) {
   EXPECT_EQ(Text(CreateAgent("a b", "10.1.2.1")),
             absl::StrCat("INVALID_ARGUMENT: Invalid id 'a b'", kIdRule));

@@ -10,13 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/arch/topology.h"
+#include "device/base/object_id.h"
 #include "device/base/text.h"
 #include "server/controller/controller.h"
 
 namespace vpod::controller {
 namespace {
-
-constexpr size_t kMaxId = 63;  // as CheckId has it
 
 // Marks the parts of a machine that cannot be used while a link is broken.
 void AddFailedLink(absl::string_view name, Machine& machine) {
@@ -60,7 +59,7 @@ void TakeOver(const vipuagent::MachineHealth& health, Machine& machine) {
     held |= 1u << holding.pcie_id();
     machine.failed_ipus |= 1u << holding.pcie_id();
     unclaimed[absl::StrCat(base::Printable(holding.holder()), " of partition ",
-                           base::Printable(holding.partition_id(), kMaxId))]
+                           base::Printable(holding.partition_id(), base::kMaxObjectId))]
         .push_back(holding.pcie_id());
   }
   for (const auto& [holder, ipus] : unclaimed) {
@@ -97,7 +96,7 @@ vipuagent::HeartbeatRequest Controller::UnclaimedOf(const vipuagent::RegisterReq
     health.set_host(holding.host());
     vipuagent::Holding& kept = *health.add_unclaimed();
     kept = holding;
-    kept.set_partition_id(base::Printable(holding.partition_id(), kMaxId));
+    kept.set_partition_id(base::Printable(holding.partition_id(), base::kMaxObjectId));
     kept.set_holder(base::Printable(holding.holder()));
   }
   vipuagent::HeartbeatRequest heartbeat;

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <ostream>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/render/completion.h"
+#include "device/base/object_id.h"
 #include "device/base/status.h"
 #include "device/base/version.h"
 #include "tools/vipu/commands.h"
@@ -17,14 +17,6 @@
 
 namespace vpod::tools {
 namespace {
-
-// [A-Za-z0-9][A-Za-z0-9._-]{0,62}: no blank and no bar, since scripts cut columns.
-bool IsId(const std::string& text) {
-  return !text.empty() && text.size() <= 63 && absl::ascii_isalnum(text[0]) &&
-         std::all_of(text.begin(), text.end(), [](char c) {
-           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
-         });
-}
 
 bool Contains(const FlagList& flags, const Flag* flag) {
   return std::find(flags.begin(), flags.end(), flag) != flags.end();
@@ -47,8 +39,10 @@ absl::Status Check(const Command& command, const Arguments& arguments) {
   }
   if (words.size() > expected)
     return UsageError(absl::StrCat("Unexpected argument '", words[expected], "'."));
-  if (command.TakesId() && !command.TakesFile() && !IsId(words[2]))
-    return UsageError(absl::StrCat("Invalid id '", words[2], "'."));
+  if (command.TakesId() && !command.TakesFile()) {
+    const absl::Status id = base::CheckObjectId(words[2]);
+    if (!id.ok()) return UsageError(std::string(id.message()));
+  }
   for (const Flag* flag : command.required) {
     if (!arguments.Has(*flag))
       return UsageError(

@@ -154,7 +154,9 @@ TEST_F(CliTest, WrongUsageIsNamed) {
   ExpectUsageError("vipu create agent a --host h", "Cannot create agent with vipu.", 2);
   ExpectUsageError("vipu-admin discover cluster", "Cannot discover cluster with vipu-admin.", 2);
   ExpectUsageError("vipu get partition", "get partition needs an id.");
-  ExpectUsageError("vipu get partition a|b", "Invalid id 'a|b'.");
+  ExpectUsageError("vipu get partition a|b",
+                   "Invalid id 'a|b'. Ids have 1 to 63 letters, digits, '.', '_' and '-' and begin "
+                   "with a letter or digit.");
   ExpectUsageError("vipu list partitions p", "Unexpected argument 'p'.");
   ExpectUsageError("vipu list partitions --size 4", "Unknown flag: --size.");
   ExpectUsageError("vipu list partitions --siez 4", "Unknown flag: --siez.");
