@@ -264,19 +264,20 @@ std::vector<BadGraph> ModelGraphs() {
       {"add 'layer1.0': operand 1 is not a value of this graph",
        [](Model& m) { m.graph.Add(m.x, Tensor{1000}); }},
       {"assign 'layer1.0': operand 0 must be a buffer", [](Model& m) { m.graph.Assign(m.x, m.x); }},
-      {"assign 'layer1.0': the value for buffer 'average' is float32[2,3], must be float32[3]",
+      {"assign 'layer1.0': the value for buffer 'layer1.0.average' is float32[2,3], must be "
+       "float32[3]",
        [](Model& m) {
          m.graph.Assign(m.graph.Buffer("average", {FLOAT32, {3}}, {0, 0, 0}), m.x);
        }},
-      {"variable 'w' of type int32[2] cannot be trained, must be floats",
+      {"variable 'layer1.0.w' of type int32[2] cannot be trained, must be floats",
        [](Model& m) {
          m.graph.Variable("w", {INT32, {2}}, {1, 2});
        }},
-      {"variable 'w' of type float32[2] has 3 initial values, must have 2",
+      {"variable 'layer1.0.w' of type float32[2] has 3 initial values, must have 2",
        [](Model& m) {
          m.graph.Variable("w", {FLOAT32, {2}}, {1, 2, 3});
        }},
-      {"buffer 'b' of type uint8[1] has an initial value that uint8 cannot hold",
+      {"buffer 'layer1.0.b' of type uint8[1] has an initial value that uint8 cannot hold",
        [](Model& m) {
          m.graph.Buffer("b", {UINT8, {1}}, {256});
        }},
@@ -333,7 +334,7 @@ TEST(BadGraphsTest, IpusOutsideTheReplicaAreNamed) {
   EXPECT_EQ(message([](Model& m) {
               m.graph.Variable("w", {FLOAT32, {1}}, {1});
             }),
-            "'w' is on IPU 3, a replica has IPUs 0 to 1");
+            "'layer1.0.w' is on IPU 3, a replica has IPUs 0 to 1");
 }
 
 }  // namespace

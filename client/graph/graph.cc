@@ -9,6 +9,13 @@
 #include "device/program/ops/sliding_window.h"
 
 namespace vpod::graph {
+namespace {
+
+std::string InScope(absl::string_view scope, absl::string_view name) {
+  return absl::StrCat(scope, scope.empty() || name.empty() ? "" : ".", name);
+}
+
+}  // namespace
 
 Graph::Graph(GraphParts parts)
     : origins_(std::move(parts.origins)),
@@ -60,7 +67,7 @@ Graph::Scope::Scope(Graph& graph, std::string path, Whole)
     : graph_(graph), before_(std::exchange(graph.scope_, std::move(path))) {}
 
 Graph::Scope::Scope(Graph& graph, absl::string_view name)
-    : Scope(graph, absl::StrCat(graph.scope_, graph.scope_.empty() ? "" : ".", name), Whole()) {}
+    : Scope(graph, InScope(graph.scope_, name), Whole()) {}
 
 Graph::Scope Graph::Scope::At(Graph& graph, std::string path) {
   return {graph, std::move(path), Whole()};
@@ -149,8 +156,10 @@ Tensor Graph::Input(absl::string_view name, TensorType type) {
   return tensor;
 }
 
-Tensor Graph::NewState(absl::string_view kind, absl::string_view name, TensorType type,
+Tensor Graph::NewState(absl::string_view kind, absl::string_view own_name, TensorType type,
                        InitialValue initial) {
+  // What has no name of its own is refused.
+  const std::string name = own_name.empty() ? "" : InScope(scope_, own_name);
   // Checked first: the number of elements of an absurd shape overflows.
   const absl::Status status = program::Check(type);
   if (!status.ok())
@@ -170,8 +179,9 @@ Tensor Graph::NewState(absl::string_view kind, absl::string_view name, TensorTyp
 
 Tensor Graph::Variable(absl::string_view name, TensorType type, InitialValue initial) {
   if (!program::IsFloat(type.type)) {
-    return Fail(absl::InvalidArgumentError(absl::StrCat(
-        "variable '", name, "' of type ", type.ToString(), " cannot be trained, must be floats")));
+    return Fail(absl::InvalidArgumentError(absl::StrCat("variable '", InScope(scope_, name),
+                                                        "' of type ", type.ToString(),
+                                                        " cannot be trained, must be floats")));
   }
   const Tensor tensor = NewState("variable", name, std::move(type), std::move(initial));
   if (tensor.valid()) variables_.push_back(tensor);
@@ -379,8 +389,11 @@ const Graph::RandomState& Graph::GetRandomState() {
   const TensorType number{v1::UINT32, {}};
   if (!replicas_.valid()) SetReplicas(1);
   const std::string suffix = ipu_ == 0 ? "" : absl::StrCat("/ipu", ipu_);
-  state.seed = Buffer(absl::StrCat(kRandomPrefix, "seed", suffix), {v1::UINT32, {2}}, {0, 0});
-  state.counter = Buffer(absl::StrCat(kRandomPrefix, "counter", suffix), number, {0});
+  {
+    const Scope whole_model = Scope::At(*this, "");
+    state.seed = Buffer(absl::StrCat(kRandomPrefix, "seed", suffix), {v1::UINT32, {2}}, {0, 0});
+    state.counter = Buffer(absl::StrCat(kRandomPrefix, "counter", suffix), number, {0});
+  }
   v1::Instruction replica;
   replica.mutable_replica_index();
   state.first = Multiply(state.counter, replicas_);

@@ -111,7 +111,8 @@ class Graph {
   uint32_t stage() const { return stage_; }
 
   // While it exists, operations that are added belong to a named part of the model, as modules are
-  // named in PyTorch; messages name it. Scopes end in reverse order.
+  // named in PyTorch; messages name it. So do variables and buffers, whose names begin with it: "w"
+  // inside "layer1" is "layer1.w". Scopes end in reverse order.
   class [[nodiscard]] Scope {
    public:
     // A part of the scope there is: "0" inside "layer1" is "layer1.0".
@@ -136,6 +137,7 @@ class Graph {
   // outputs.
   Tensor Input(absl::string_view name, TensorType type);
   // A trainable parameter with its initial value; float types only, values are rounded to the type.
+  // Its name is unique among variables and buffers.
   Tensor Variable(absl::string_view name, TensorType type, InitialValue initial);
   // State that is not trained, as running averages are: as a variable of any type, but no gradient
   // is wanted.

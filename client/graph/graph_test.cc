@@ -318,6 +318,28 @@ TEST(GraphTest, OperationsBelongToScopes) {
   EXPECT_EQ(graph.scope(), "");
 }
 
+TEST(GraphTest, StateIsNamedWithItsScope) {
+  Graph graph;
+  const TensorType type{FLOAT32, {1}};
+  {
+    const Graph::Scope layer(graph, "block2"), part(graph, "l2");
+    graph.Variable("weight", type, {1});
+    graph.Buffer("mean", type, {1});
+    graph.Dropout(graph.Input("x", type), 0.5f);  // adds random state, which is the job's
+  }
+  graph.Variable("weight", type, {1});
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  std::vector<std::string> names;
+  for (const std::vector<Tensor>& state : {graph.variables(), graph.buffers(), graph.inputs()}) {
+    for (Tensor tensor : state) names.push_back(graph.values()[tensor.id].name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"block2.l2.weight", "weight", "block2.l2.mean",
+                                             "random/seed", "random/counter", "x"}));
+  const Graph::Scope layer(graph, "block2");
+  graph.Variable("", type, {1});
+  EXPECT_EQ(graph.status().message(), "inputs and variables need a name");
+}
+
 TEST(GraphTest, GradientsBelongToWhatTheyAreTheGradientOf) {
   Graph graph;
   Tensor x = graph.Variable("x", {FLOAT32, {2}}, {1, 2}), loss;

@@ -49,11 +49,10 @@ Tensor Builder::BatchNorm(absl::string_view name, Tensor x, const BatchNormOptio
         "batch_norm '", graph_.scope(), "' needs [batch, channels, …] and has ", type.ToString())));
   }
   const graph::TensorType channels{FLOAT32, {type.dims[1]}};
-  const Tensor scale = graph_.Variable(Name(name, "weight"), channels, InitialValue::Filled(1)),
-               offset = graph_.Variable(Name(name, "bias"), channels, InitialValue::Filled(0)),
-               mean = graph_.Buffer(Name(name, "running_mean"), channels, InitialValue::Filled(0)),
-               variance =
-                   graph_.Buffer(Name(name, "running_var"), channels, InitialValue::Filled(1));
+  const Tensor scale = graph_.Variable("weight", channels, InitialValue::Filled(1)),
+               offset = graph_.Variable("bias", channels, InitialValue::Filled(0)),
+               mean = graph_.Buffer("running_mean", channels, InitialValue::Filled(0)),
+               variance = graph_.Buffer("running_var", channels, InitialValue::Filled(1));
   if (!training_)
     return graph_.BatchNormInference(x, scale, offset, mean, variance, options.epsilon);
   const uint32_t replicas = options.replicas.value_or(norm_replicas_);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/nn/attention.h"
 
@@ -17,19 +18,25 @@ Builder::Builder(Graph& graph, const BuilderOptions& options)
       seeds_(std::make_shared<std::mt19937_64>(options.seed)),
       scope_(graph.scope()) {}
 
+const std::string& Builder::Part() const {
+  const std::string& now = graph_.scope();
+  const bool is_inside = scope_.empty() || absl::StartsWith(now, absl::StrCat(scope_, "."));
+  return is_inside ? now : scope_;
+}
+
+std::string Builder::PartOf(absl::string_view name) const {
+  const std::string& part = Part();
+  return absl::StrCat(part, part.empty() ? "" : ".", name);
+}
+
 Builder Builder::In(absl::string_view name) const {
   Builder inner = *this;
-  absl::StrAppend(&inner.prefix_, name, ".");
-  absl::StrAppend(&inner.scope_, scope_.empty() ? "" : ".", name);
+  inner.scope_ = PartOf(name);
   return inner;
 }
 
-std::string Builder::Name(absl::string_view layer, absl::string_view parameter) const {
-  return absl::StrCat(prefix_, layer, ".", parameter);
-}
-
 Graph::Scope Builder::EnterLayer(absl::string_view layer) const {
-  return Graph::Scope::At(graph_, absl::StrCat(scope_, scope_.empty() ? "" : ".", layer));
+  return Graph::Scope::At(graph_, PartOf(layer));
 }
 
 bool Builder::HasElements(const graph::TensorType& weights, const char* layer) const {
@@ -50,11 +57,11 @@ InitialValue Builder::Normal(double deviation) const {
 Tensor Builder::Parameter(absl::string_view name, graph::TensorType type,
                           const FirstValues& first) const {
   if (!graph_.status().ok()) return {};
-  const std::string full_name = absl::StrCat(prefix_, name);
   if (!program::Check(type).ok() || type.empty()) {
     return graph_.Fail(absl::InvalidArgumentError(
-        absl::StrCat("parameter '", full_name, "' cannot be ", type.ToString())));
+        absl::StrCat("parameter '", PartOf(name), "' cannot be ", type.ToString())));
   }
+  const Graph::Scope scope = EnterScope();
   const auto value = [&] {
     switch (first.kind) {
       case FirstValues::Kind::kUniform:
@@ -65,7 +72,7 @@ Tensor Builder::Parameter(absl::string_view name, graph::TensorType type,
         return InitialValue::Filled(static_cast<float>(first.value));
     }
   };
-  return graph_.Variable(full_name, std::move(type), value());
+  return graph_.Variable(name, std::move(type), value());
 }
 
 Tensor Builder::Convolution(absl::string_view name, Tensor x, int64_t outputs,
@@ -88,16 +95,15 @@ Tensor Builder::Convolution(absl::string_view name, Tensor x, int64_t outputs,
   using Init = ConvolutionOptions::Init;
   const bool uniform = options.init == Init::kUniform;
   const double variance = options.init == Init::kNormalFanIn ? 1 / fan_in : 2 / fan_out;
-  const Tensor weights =
-      graph_.Variable(Name(name, "weight"), type,
-                      uniform ? Uniform(1 / std::sqrt(fan_in)) : Normal(std::sqrt(variance)));
+  const Tensor weights = graph_.Variable(
+      "weight", type, uniform ? Uniform(1 / std::sqrt(fan_in)) : Normal(std::sqrt(variance)));
   const Tensor y = graph_.Convolution(
       x, weights,
       Graph::Sliding(2, options.kernel, options.stride, options.padding, options.dilation),
       options.groups);
   if (!options.bias) return y;
   const Tensor bias =
-      graph_.Variable(Name(name, "bias"), {type.type, {outputs}},
+      graph_.Variable("bias", {type.type, {outputs}},
                       uniform ? Uniform(1 / std::sqrt(fan_in)) : InitialValue::Filled(0));
   return graph_.Add(y, graph_.Reshape(bias, {outputs, 1, 1}));
 }
@@ -126,10 +132,8 @@ Tensor Builder::Linear(absl::string_view name, Tensor x, int64_t outputs,
   const graph::TensorType weights_type{type.type, {outputs, type.dims.back()}};
   if (!HasElements(weights_type, "linear")) return {};
   const auto uniform = FirstValues::Uniform(1 / std::sqrt(static_cast<double>(type.dims.back())));
-  const Tensor weights =
-      Parameter(absl::StrCat(name, ".weight"), weights_type, options.weights.value_or(uniform));
-  const Tensor bias = Parameter(absl::StrCat(name, ".bias"), {type.type, {outputs}},
-                                options.bias.value_or(uniform));
+  const Tensor weights = Parameter("weight", weights_type, options.weights.value_or(uniform));
+  const Tensor bias = Parameter("bias", {type.type, {outputs}}, options.bias.value_or(uniform));
   return Apply(x, weights, bias);
 }
 
@@ -147,8 +151,8 @@ Tensor Builder::LayerNorm(absl::string_view name, Tensor x, float epsilon) const
   }
   const graph::TensorType features{type.type, {type.dims.back()}};
   if (!HasElements(features, "layer_norm")) return {};
-  const Tensor scale = graph_.Variable(Name(name, "weight"), features, InitialValue::Filled(1)),
-               offset = graph_.Variable(Name(name, "bias"), features, InitialValue::Filled(0));
+  const Tensor scale = graph_.Variable("weight", features, InitialValue::Filled(1)),
+               offset = graph_.Variable("bias", features, InitialValue::Filled(0));
   return graph_.LayerNorm(x, scale, offset, epsilon);
 }
 
@@ -158,7 +162,7 @@ Tensor Builder::Embedding(absl::string_view name, Tensor indices, int64_t count,
   const Graph::Scope scope = EnterLayer(name);
   const graph::TensorType table{type, {count, width}};
   if (!HasElements(table, "embedding")) return {};
-  return graph_.Gather(graph_.Variable(Name(name, "weight"), table, Normal(1)), indices, 0);
+  return graph_.Gather(graph_.Variable("weight", table, Normal(1)), indices, 0);
 }
 
 Tensor Builder::SelfAttention(absl::string_view name, Tensor x, int64_t heads) const {
@@ -178,14 +182,12 @@ Tensor Builder::SelfAttention(absl::string_view name, Tensor x, int64_t heads) c
   // Uniform as Xavier has it, then as torch.nn.Linear.
   const double in_bound = std::sqrt(6 / static_cast<double>(4 * width)),
                out_bound = 1 / std::sqrt(static_cast<double>(width));
-  const Tensor in_weights =
-                   graph_.Variable(Name(name, "in_proj_weight"), in_type, Uniform(in_bound)),
-               in_bias = graph_.Variable(Name(name, "in_proj_bias"), {type.type, {3 * width}},
+  const Tensor in_weights = graph_.Variable("in_proj_weight", in_type, Uniform(in_bound)),
+               in_bias = graph_.Variable("in_proj_bias", {type.type, {3 * width}},
                                          InitialValue::Filled(0)),
-               out_weights =
-                   graph_.Variable(Name(name, "out_proj.weight"), out_type, Uniform(out_bound)),
-               out_bias = graph_.Variable(Name(name, "out_proj.bias"), {type.type, {width}},
-                                          InitialValue::Filled(0));
+               out_weights = graph_.Variable("out_proj.weight", out_type, Uniform(out_bound)),
+               out_bias =
+                   graph_.Variable("out_proj.bias", {type.type, {width}}, InitialValue::Filled(0));
   const Tensor mixed = PackedSelfAttention(*this, Apply(x, in_weights, in_bias), heads);
   return Apply(mixed, out_weights, out_bias);
 }

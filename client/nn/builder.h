@@ -1,5 +1,6 @@
 // Layers over a graph. A layer's parameters have the names, shapes and first values that PyTorch
-// gives them: `Linear("fc", x, 10)` inside `In("head")` makes "head.fc.weight" and "head.fc.bias".
+// gives them: `Linear("fc", x, 10)` inside `In("head")` makes "head.fc.weight" and "head.fc.bias",
+// and so it does inside the graph's scope "head".
 //
 //   Graph graph;
 //   nn::Builder net(graph, {.seed = 1, .training = true});
@@ -67,11 +68,11 @@ class Builder {
   Builder(Graph& graph, const BuilderOptions& options);
 
   Graph& graph() const { return graph_; }
-  // The same, with `name` and a dot before all names.
+  // A builder of the part `name` of this builder's part of the model.
   Builder In(absl::string_view name) const;
-  // While it exists, operations that are added to the graph belong to this builder's part of the
-  // model. Layers say so themselves: theirs belong to the layer.
-  Graph::Scope EnterScope() const { return Graph::Scope::At(graph_, scope_); }
+  // While it exists, what is added to the graph belongs to this builder's part of the model. Layers
+  // say so themselves: theirs belong to the layer.
+  Graph::Scope EnterScope() const { return Graph::Scope::At(graph_, Part()); }
 
   // A parameter of this part of the model itself.
   Tensor Parameter(absl::string_view name, graph::TensorType type, const FirstValues& first) const;
@@ -103,7 +104,9 @@ class Builder {
   Tensor Flatten(Tensor x) const;
 
  private:
-  std::string Name(absl::string_view layer, absl::string_view parameter) const;
+  // The scope of the builder's part of the model, or the one inside it in which the graph is.
+  const std::string& Part() const;
+  std::string PartOf(absl::string_view name) const;
   Graph::Scope EnterLayer(absl::string_view layer) const;
   // Whether weights of this type can have values; the graph refuses the layer otherwise.
   bool HasElements(const graph::TensorType& weights, const char* layer) const;
@@ -114,7 +117,6 @@ class Builder {
   const bool training_;
   const uint32_t norm_replicas_;
   std::shared_ptr<std::mt19937_64> seeds_;  // of first values
-  std::string prefix_;                      // of names
   std::string scope_;                       // the graph's at first
 };
 

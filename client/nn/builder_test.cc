@@ -127,6 +127,33 @@ TEST(BuilderTest, OperationsBelongToTheirLayers) {
     names.push_back(program::NameOf(graph.origins().at(node.origin)));
   EXPECT_EQ(names, (std::vector<std::string>{"mat_mul 'model.block.fc'", "add 'model.block.fc'",
                                              "relu 'model.block'"}));
+  EXPECT_EQ(graph.values()[graph.variables()[0].id].name, "model.block.fc.weight");
+}
+
+// A scope that the graph has entered counts, whether before or after the builder was made.
+TEST(BuilderTest, LayersBelongToTheScopeThereIs) {
+  Graph graph;
+  const Builder net(graph, {}), head = net.In("head");
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 3}});
+  {
+    const Graph::Scope scope(graph, "block2");
+    net.Linear("l2", x, 4);
+    net.BatchNorm("norm", x);
+    net.In("inner").Parameter("scale", {FLOAT32, {1}}, FirstValues::Filled(1));
+    head.Linear("fc", x, 4);  // made for a part of its own
+  }
+  {
+    const Graph::Scope entered = head.EnterScope(), inside(graph, "inside");
+    head.Linear("fc", x, 4);
+  }
+  net.Linear("l2", x, 4);
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  std::vector<std::string> names;
+  for (Tensor variable : graph.variables()) names.push_back(graph.values()[variable.id].name);
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "block2.l2.weight", "block2.l2.bias", "block2.norm.weight",
+                       "block2.norm.bias", "block2.inner.scale", "head.fc.weight", "head.fc.bias",
+                       "head.inside.fc.weight", "head.inside.fc.bias", "l2.weight", "l2.bias"}));
 }
 
 }  // namespace

@@ -619,6 +619,26 @@ class WrongCallsTest(Regression):
                              off_chip_accumulators=True), dict(schedule="phased")):
             self.assertEqual(losses(ipus_per_replica=2, **options), expected, options)
 
+    def test_variables_are_named_with_their_scope(self):
+        graph = vpod.Graph()
+        net = vpod.nn.Builder(graph)
+        x = graph.input("x", [2, 4])
+        with graph.scope("block2"):
+            with graph.scope("inner"):
+                x = x + graph.variable("shift", np.zeros(4))
+            x = net.linear("l2", x, 4)
+            x = net.into("head").linear("fc", x, 4)
+        with graph.scope("block3"):
+            x = net.linear("l2", x, 4)
+        graph.output("y", x)
+        self.assertEqual(
+            {name for name in vpod.compile(graph, [vpod.Program("run")]).variables},
+            {
+                "block2.inner.shift",
+                *(f"{layer}.{name}" for layer in ("block2.l2", "block2.head.fc", "block3.l2") for name in ("weight", "bias")),
+            },
+        )
+
     def test_tensor_sharding_changes_no_result(self):
         graph = vpod.Graph()
         x = graph.input("x", [4, 32])
