@@ -29,6 +29,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/graph/graph.h"
+#include "device/model/memory_options.h"
 #include "device/program/executable.h"
 
 namespace vpod::compiler {
@@ -214,6 +215,20 @@ inline constexpr std::pair<const char*, Recomputation> kRecomputationNames[] = {
     {"all", Recomputation::kAll}};
 const char* NameOf(Recomputation recomputation);
 
+struct Model;
+
+// What a program that calls the compiler knows of its user. Executables do not depend on it.
+struct Front {
+  // Its options in the message about a program that does not fit: those of a command line, of
+  // another language.
+  model::OptionNames names;
+  // Builds the model again with what no option of the compiler changes: half the micro-batch and
+  // twice the accumulation (kSmallerMicroBatch, kMoreAccumulation), float16, twice the IPUs
+  // (kMoreIpus, kMoreIpusSharded). With it such advice is tried, too. An error: the model cannot
+  // have it.
+  std::function<absl::StatusOr<Model>(const std::vector<model::MemoryAdvice>& changes)> rebuild;
+};
+
 struct CompileOptions {
   uint32_t ipus_per_replica = 1;
   // Replicas of the whole job: gradients are averaged over them, and micro-batches numbered.
@@ -255,6 +270,13 @@ struct CompileOptions {
   // environment may ask for it, too (client/engine_options).
   bool allow_out_of_memory = false;
   std::vector<ProgramSpec> programs;
+  Front front;
+};
+
+// A graph and the options that it is to be compiled with.
+struct Model {
+  graph::Graph graph;
+  CompileOptions options;
 };
 
 // An executable, which knows what its instructions were compiled from (program.proto: Origins), and
@@ -298,7 +320,7 @@ uint32_t ReplicasOf(const graph::Graph& graph, const CompileOptions& options);
 using Progress = std::function<void(absl::string_view step, uint32_t done, uint32_t total)>;
 
 // InvalidArgument: a mistake in the graph or the options. ResourceExhausted: it does not fit the
-// memory of an IPU (model::CheckMemory).
+// memory of an IPU; the message says why, and which changes would make it fit: it has tried them.
 absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options,
                                  const Progress& progress = {});
 

@@ -2,9 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "client/compiler/compiler.h"
 
 namespace vpod::compiler {
@@ -22,8 +26,8 @@ struct Network {
   int64_t on_second = 0;  // the last of them, on IPU 1
 };
 
-// The message about layers of products and activations that do not fit.
-std::string Message(const Network& network, CompileOptions options, bool trains = true) {
+// Layers of products and activations, and a program that trains them or not.
+Model ModelOf(const Network& network, CompileOptions options, bool trains = true) {
   Graph g;
   Tensor x = g.Input("x", {network.type, {network.rows, network.width}});
   for (int64_t layer = 0; layer < network.layers; ++layer) {
@@ -45,29 +49,46 @@ std::string Message(const Network& network, CompileOptions options, bool trains 
     if (!program.optimizer) program.optimizer = SgdOptions{};
   }
   options.programs = {program};
-  const auto compiled = Compile(g, options);
+  return {std::move(g), std::move(options)};
+}
+
+// The message about what does not fit.
+std::string Message(const Network& network, const CompileOptions& options, bool trains = true) {
+  const Model model = ModelOf(network, options, trains);
+  const auto compiled = Compile(model.graph, model.options);
   EXPECT_EQ(compiled.status().code(), absl::StatusCode::kResourceExhausted) << compiled.status();
   return std::string(compiled.status().message());
 }
 
 // Its end.
-std::string ToTry(const Network& network, const CompileOptions& options, bool trains = true) {
+std::string Tried(const Network& network, const CompileOptions& options, bool trains = true) {
   const std::string message = Message(network, options, trains);
   const size_t at = message.find("To try: ");
   return at == std::string::npos ? message : message.substr(at);
 }
 
-constexpr char kRecomputation[] = "recomputation (option recomputation: standard)",
-               kActivations[] = "activations off the chip (option off_chip_activations)",
-               kLessBatch[] =
-                   "a smaller micro-batch with more gradient accumulation (option accumulation)",
-               kState[] =
-                   "the state of the optimiser off the chip (option off_chip_optimizer_state)",
-               kWeights[] = "weights off the chip (option off_chip_weights)",
-               kMoreIpus[] = "more IPUs per replica (option ipus_per_replica)",
-               kMoreWithoutPipeline[] =
-                   "more IPUs per replica without a pipeline (options ipus_per_replica and "
-                   "schedule: sharded)";
+// The same without the results of trials.
+std::string ToTry(const Network& network, const CompileOptions& options, bool trains = true) {
+  return absl::StrReplaceAll(Tried(network, options, trains),
+                             {{": fits", ""},
+                              {": not alone", ""},
+                              {": not tried", ""},
+                              {" What is not tried changes the model.", ""},
+                              {" Together, what was tried fits.", ""},
+                              {" Even together, what was tried does not fit.", ""}});
+}
+
+constexpr char
+    kRecomputation[] = "recomputation (CompileOptions::recomputation: kStandard)",
+    kActivations[] = "activations off the chip (CompileOptions::off_chip_activations)",
+    kLessBatch[] =
+        "a smaller micro-batch with more gradient accumulation (ProgramSpec::accumulation)",
+    kState[] = "the state of the optimiser off the chip (CompileOptions::off_chip_optimizer_state)",
+    kWeights[] = "weights off the chip (CompileOptions::off_chip_weights)",
+    kMoreIpus[] = "more IPUs per replica (CompileOptions::ipus_per_replica)",
+    kMoreWithoutPipeline[] =
+        "more IPUs per replica without a pipeline (CompileOptions::ipus_per_replica, schedule: "
+        "kSharded)";
 
 // A pipeline keeps activations of several micro-batches.
 TEST(MemoryAdviceTest, KeptActivationsAreComputedAgain) {
@@ -86,10 +107,11 @@ TEST(MemoryAdviceTest, WhatIsFloat16AlreadyIsNotAdvised) {
 TEST(MemoryAdviceTest, WhatRecomputesAlreadyIsToldToDoLessAtOnce) {
   const Network tall{.type = FLOAT16, .rows = 1 << 19};
   EXPECT_EQ(ToTry(tall, {.recomputation = Recomputation::kAll}),
-            absl::StrCat("To try: recomputation of less at once (option recomputation: standard), ",
+            absl::StrCat("To try: recomputation of less at once (CompileOptions::recomputation: "
+                         "kStandard), ",
                          kMoreWithoutPipeline, ", ", kLessBatch, "."));
   EXPECT_THAT(ToTry(tall, {.recomputation = Recomputation::kStandard}),
-              testing::Not(testing::HasSubstr("option recomputation")));
+              testing::Not(testing::HasSubstr("recomputation")));
 }
 
 TEST(MemoryAdviceTest, AMicroBatchOfOneCannotBeSmaller) {
@@ -105,14 +127,15 @@ TEST(MemoryAdviceTest, StateOfTheOptimiserIsMovedOffTheChip) {
   options.total_replicas = 4;
   EXPECT_EQ(ToTry(wide, options),
             absl::StrCat("To try: ", kState,
-                         ", the state of the optimiser shared out among replicas (option "
-                         "tensor_shards), ",
+                         ", the state of the optimiser shared out among replicas "
+                         "(CompileOptions::tensor_shards), ",
                          kMoreIpus, ", an optimiser with less state, ", kWeights, "."));
 }
 
 TEST(MemoryAdviceTest, AccumulatorsAreMovedOffTheChip) {
   const Network wide{.type = FLOAT16, .rows = 16, .width = 4096, .layers = 9};
-  constexpr char kAccumulators[] = "accumulators off the chip (option off_chip_accumulators)";
+  constexpr char kAccumulators[] =
+      "accumulators off the chip (CompileOptions::off_chip_accumulators)";
   EXPECT_EQ(ToTry(wide, {.programs = {{.accumulation = 2}}}),
             absl::StrCat("To try: ", kAccumulators, ", ", kMoreIpus, ", ", kWeights, "."));
 }
@@ -154,8 +177,88 @@ TEST(MemoryAdviceTest, TheLastStageStoresNoActivations) {
 TEST(MemoryAdviceTest, InferenceHasNoGradients) {
   EXPECT_EQ(ToTry({.type = FLOAT16, .rows = 1 << 19}, {}, /*trains=*/false),
             absl::StrCat("To try: a smaller micro-batch, ", kMoreIpus,
-                         ", a smaller memory proportion of products (option "
-                         "products.memory_proportions)."));
+                         ", a smaller memory proportion of products "
+                         "(CompileOptions::products.memory_proportions)."));
+}
+
+// What a message says of advice is what a user finds who follows it.
+TEST(MemoryAdviceTest, EachOptionIsTried) {
+  const Network wide{.type = FLOAT16, .rows = 16, .width = 4096, .layers = 7};
+  const CompileOptions adam{.total_replicas = 4, .programs = {{.optimizer = AdamOptions{}}}};
+  const std::string tried = Tried(wide, adam);
+  int fits = 0;
+  for (const auto& [text, follow] :
+       std::vector<std::pair<std::string, std::function<void(CompileOptions&)>>>{
+           {kState, [](auto& o) { o.off_chip_optimizer_state = true; }},
+           {kWeights, [](auto& o) { o.off_chip_weights = true; }},
+           {"shared out among replicas (CompileOptions::tensor_shards)",
+            [](auto& o) { o.tensor_shards = 4; }},
+           {"an optimiser with less state",
+            [](auto& o) { o.programs[0].optimizer = SgdOptions{}; }}}) {
+    CompileOptions options = adam;
+    follow(options);
+    const Model model = ModelOf(wide, options);
+    const bool does_fit = Compile(model.graph, model.options).ok();
+    fits += does_fit;
+    EXPECT_THAT(tried, testing::HasSubstr(absl::StrCat(text, does_fit ? ": fits" : ": not alone")));
+  }
+  EXPECT_GT(fits, 0);
+  EXPECT_LT(fits, 4);
+  EXPECT_THAT(tried, testing::HasSubstr(absl::StrCat(kMoreIpus, ": not tried")));
+  EXPECT_THAT(tried, testing::EndsWith(" What is not tried changes the model."));
+}
+
+TEST(MemoryAdviceTest, WhatIsNotEnoughAloneIsTriedTogether) {
+  const CompileOptions adam{.programs = {{.optimizer = AdamOptions{}}}};
+  Network wide{.type = FLOAT16, .rows = 16, .width = 4096, .layers = 60};
+  const std::string fits = Tried(wide, adam);
+  EXPECT_THAT(fits, testing::HasSubstr(". Together, what was tried fits."));
+  EXPECT_THAT(fits, testing::HasSubstr(absl::StrCat(kState, ": not alone")));
+  EXPECT_THAT(fits, testing::HasSubstr(absl::StrCat(kWeights, ": not alone")));
+  EXPECT_THAT(Tried({.type = FLOAT16, .rows = (1 << 20) - 4096}, {}),
+              testing::HasSubstr(". Even together, what was tried does not fit."));
+}
+
+// A program that can build its model again has all advice tried, in the words of its own options.
+TEST(MemoryAdviceTest, AProgramSpeaksOfItsOwnOptions) {
+  const Network network{.rows = 1 << 17};
+  CompileOptions options;
+  options.front.names = {.float16 = "--half", .recomputation = "--recompute standard"};
+  options.front.rebuild =
+      [&](const std::vector<model::MemoryAdvice>& changes) -> absl::StatusOr<Model> {
+    Network changed = network;
+    for (model::MemoryAdvice change : changes) {
+      if (change == model::MemoryAdvice::kFloat16) {
+        changed.type = FLOAT16;
+      } else if (change == model::MemoryAdvice::kMoreAccumulation) {
+        changed.rows /= 2;
+      } else {
+        return absl::InvalidArgumentError("it is for one IPU");
+      }
+    }
+    return ModelOf(changed, {});
+  };
+  const std::string tried = Tried(network, options);
+  EXPECT_THAT(tried, testing::ContainsRegex("float16 \\(--half\\): (fits|not alone)"));
+  EXPECT_THAT(tried,
+              testing::ContainsRegex("recomputation \\(--recompute standard\\): (fits|not alone)"));
+  EXPECT_THAT(tried, testing::ContainsRegex("gradient accumulation \\(.*\\): (fits|not alone)"));
+  EXPECT_THAT(tried, testing::Not(testing::HasSubstr("IPUs per replica")));
+  EXPECT_THAT(tried, testing::Not(testing::HasSubstr("not tried")));
+}
+
+TEST(MemoryAdviceTest, VariablesAreNamedWithTheirScope) {
+  Graph g;
+  Tensor x = g.Input("x", {FLOAT16, {16, 8192}});
+  for (int block = 0; block < 9; ++block) {
+    const Graph::Scope scope(g, absl::StrCat("block", block));
+    x = g.MatMul(
+        x, g.Variable("l2.weight", {FLOAT16, {8192, 8192}}, graph::InitialValue::Filled(0.01)));
+  }
+  g.Output("y", x);
+  const absl::Status status = Compile(g, {.programs = {{.name = "run"}}}).status();
+  EXPECT_THAT(std::string(status.message()),
+              testing::ContainsRegex("largest variables are 'block[0-8]\\.l2\\.weight'"));
 }
 
 }  // namespace

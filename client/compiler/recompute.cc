@@ -234,7 +234,7 @@ const char* NameOf(Recomputation recomputation) {
 }
 
 bool Recomputes(const program::Executable& executable) {
-  return model::FeaturesOf(executable).recomputes;
+  return model::FeaturesOf(executable, {}).recomputes;
 }
 
 }  // namespace vpod::compiler

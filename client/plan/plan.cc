@@ -1,8 +1,14 @@
 #include "client/plan/plan.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "client/compiler/memory_trials.h"
+#include "client/plan/split.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
+#include "device/model/memory_advice.h"
 #include "device/model/tile_plan.h"
 
 namespace vpod::plan {
@@ -27,13 +33,12 @@ model::Cycles WeightTransfers(const program::Executable& executable,
   return cycles;
 }
 
-}  // namespace
-
-absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visit) {
+// The network, and the options that train it.
+absl::StatusOr<compiler::Model> ModelOf(const PlanRequest& request) {
   const uint32_t ipus = request.network.ipus;
   VPOD_ASSIGN_OR_RETURN(const uint32_t of_pod, ReplicasOf(request.pod, ipus));
   VPOD_RETURN_IF_ERROR(arch::FindMachineType(request.machine_type).status());
-  VPOD_ASSIGN_OR_RETURN(const Network network, BuildNetwork(request.network));
+  VPOD_ASSIGN_OR_RETURN(Network network, BuildNetwork(request.network));
   const uint32_t replicas = request.replicas.value_or(of_pod);
   if (replicas == 0 || replicas > of_pod) {
     return absl::InvalidArgumentError(
@@ -57,8 +62,71 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visi
                        .accumulation = request.accumulation,
                        .loss = network.loss,
                        .optimizer = request.optimizer}};
+  return compiler::Model{std::move(network.graph), std::move(options)};
+}
+
+// With stages of about as many parts each, if the network does not find its stages itself.
+absl::Status DoubleIpus(PlanRequest& request) {
+  VPOD_ASSIGN_OR_RETURN(const NetworkOptions options, OptionsOf(request.network.name));
+  NetworkRequest& network = request.network;
+  network.ipus *= 2;
+  if (request.replicas) request.replicas = std::max(1u, *request.replicas / 2);
+  if (options.is_split && network.stages.empty()) return absl::OkStatus();
+  VPOD_ASSIGN_OR_RETURN(const PartCosts costs, CostsOfParts(request));
+  network.stages = StagesOf(network.name, costs, EvenSplit(costs, network.ipus));
+  return absl::OkStatus();
+}
+
+// InvalidArgument: the network cannot have it.
+absl::Status Follow(model::MemoryAdvice advice, PlanRequest& request) {
+  using model::MemoryAdvice;
+  NetworkRequest& network = request.network;
+  switch (advice) {
+    case MemoryAdvice::kFloat16:
+      network.type = program::v1::FLOAT16;
+      if (network.image_type == program::v1::FLOAT32) network.image_type = network.type;
+      return absl::OkStatus();
+    case MemoryAdvice::kMoreAccumulation:
+      if (network.micro_batch < 2)
+        return absl::InvalidArgumentError("a micro-batch has one item or more");
+      network.micro_batch /= 2;
+      request.accumulation *= 2;
+      return absl::OkStatus();
+    case MemoryAdvice::kMoreIpusSharded:
+      request.schedule = compiler::Schedule::kSharded;
+      return DoubleIpus(request);
+    case MemoryAdvice::kMoreIpus:
+      return DoubleIpus(request);
+    default:
+      return absl::InvalidArgumentError("the compiler has an option for it");
+  }
+}
+
+absl::StatusOr<compiler::Model> Rebuilt(PlanRequest request,
+                                        const std::vector<model::MemoryAdvice>& changes) {
+  for (model::MemoryAdvice advice : changes) VPOD_RETURN_IF_ERROR(Follow(advice, request));
+  return ModelOf(request);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WhyNotFit(const PlanRequest& request, const model::OptionNames& names) {
+  VPOD_ASSIGN_OR_RETURN(compiler::Model model, ModelOf(request));
+  model.options.front = {.names = names,
+                         .rebuild = [&](const auto& changes) { return Rebuilt(request, changes); }};
   VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled,
-                        compiler::Compile(network.graph, options));
+                        compiler::Compile(model.graph, model.options));
+  const model::MemoryVerdict verdict =
+      model::JudgeMemory(*compiled.executable, compiler::TopologyOf(model.options));
+  if (verdict.fits) return std::string();
+  return compiler::WhyNotFit(model.graph, model.options, *compiled.executable, verdict);
+}
+
+absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visit) {
+  VPOD_ASSIGN_OR_RETURN(const compiler::Model model, ModelOf(request));
+  const uint32_t ipus = model.options.ipus_per_replica, replicas = model.options.total_replicas;
+  VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled,
+                        compiler::Compile(model.graph, model.options));
   const program::Executable& executable = *compiled.executable;
   VisitEvent visit_event;
   if (visit) {

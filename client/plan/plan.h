@@ -13,6 +13,7 @@
 #include "client/compiler/compiler.h"
 #include "client/plan/executable_plan.h"
 #include "client/plan/networks.h"
+#include "device/model/memory_options.h"
 #include "device/model/timeline.h"
 
 namespace vpod::plan {
@@ -56,5 +57,9 @@ using VisitSteps =
 // InvalidArgument: what the compiler refuses, and a POD that has no whole number of replicas, or
 // fewer than are asked for.
 absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visit = nullptr);
+
+// Why the plan of a request does not fit and what to try, each tried by a plan of its own; `names`
+// are those of the options that make requests. Empty: it fits.
+absl::StatusOr<std::string> WhyNotFit(const PlanRequest& request, const model::OptionNames& names);
 
 }  // namespace vpod::plan

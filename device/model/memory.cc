@@ -102,31 +102,58 @@ std::string FullestTiles(const IpuMemory& memory) {
 
 uint64_t FullestBytes(const IpuMemory& memory) { return memory.tiles[memory.fullest].total(); }
 
+// What is on the fullest tile of an IPU when most of it is in use.
+MemoryInUse InUse(const program::Executable& executable, uint32_t ipu, const IpuMemory& memory,
+                  const PlanContext& context) {
+  const MemoryContentsOf contents(executable, ipu);
+  MemoryInUse in_use{.total = static_cast<double>(FullestBytes(memory))};
+  for (const TileTensor& on_tile : OnFullestTile(memory, context)) {
+    in_use.Add(on_tile.value == nullptr
+                   ? contents.Tensor(on_tile.tensor)
+                   : contents.Value(*on_tile.value, memory.liveness.programs[memory.program].steps),
+               context.Type(on_tile.tensor).type, static_cast<double>(on_tile.bytes));
+  }
+  if (memory.program >= memory.liveness.programs.size()) return in_use;
+  const ProgramLiveness& program = memory.liveness.programs[memory.program];
+  for (const LiveValue& value : program.values) {
+    const MemoryContents of_value = contents.Value(value, program.steps);
+    const auto bytes = static_cast<double>(context.Type(value.tensor).bytes());
+    if (of_value == MemoryContents::kKept) in_use.kept_at_some_time += bytes;
+    if (of_value == MemoryContents::kRecomputed) in_use.recomputed_at_some_time += bytes;
+  }
+  const auto& temporary = memory.temporary_bytes[memory.program];
+  if (memory.step < temporary.size())
+    in_use.temporary = static_cast<double>(temporary[memory.step]);
+  return in_use;
+}
+
 // The IPUs of a replica that are too full: the worst of them, and what would help all.
 class FullIpus {
  public:
   FullIpus(const program::Executable& executable, const Topology& topology)
-      : executable_(executable), topology_(topology), features_(FeaturesOf(executable)) {}
+      : executable_(executable), topology_(topology), features_(FeaturesOf(executable, topology)) {}
 
   void Add(uint32_t ipu, IpuMemory memory) {
     ipus_.push_back(ipu);
     const PlanContext context(executable_.proto(), ipu, topology_);
-    for (MemorySaving& saving : MemorySavings(executable_, features_, ipu, memory, context))
-      savings_.push_back(std::move(saving));
+    const std::vector<MemorySaving> savings =
+        MemorySavings(features_, ipu, InUse(executable_, ipu, memory, context));
+    savings_.insert(savings_.end(), savings.begin(), savings.end());
     if (ipus_.size() > 1 && FullestBytes(memory) <= FullestBytes(memory_)) return;
     worst_ = ipu;
     memory_ = std::move(memory);
   }
 
-  absl::Status ToStatus() const {
+  MemoryVerdict ToVerdict() const {
     const PlanContext context(executable_.proto(), worst_, topology_);
     const Contents contents(executable_, worst_, memory_, context);
-    const std::string advice = MemoryAdvice(savings_);
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "Out of memory: Cannot fit all variable data onto one or more tiles. ", HowMuchOver(),
-        " Fullest tiles: ", FullestTiles(memory_), ". Tile ", memory_.fullest, " is fullest ",
-        contents.When(), "; its largest variables are ", contents.Largest(), ".", Others(),
-        advice.empty() ? "" : absl::StrCat(" To try: ", advice, ".")));
+    return {
+        .fits = false,
+        .why = absl::StrCat("Out of memory: Cannot fit all variable data onto one or more tiles. ",
+                            HowMuchOver(), " Fullest tiles: ", FullestTiles(memory_), ". Tile ",
+                            memory_.fullest, " is fullest ", contents.When(),
+                            "; its largest variables are ", contents.Largest(), ".", Others()),
+        .advice = AdviceOf(savings_)};
   }
 
  private:
@@ -165,8 +192,8 @@ Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu, const T
   return Bytes(PlanMemory(executable, ipu, topology).total());
 }
 
-absl::Status CheckMemory(const program::Executable& executable, const Topology& topology,
-                         std::vector<Bytes>* use) {
+MemoryVerdict JudgeMemory(const program::Executable& executable, const Topology& topology,
+                          std::vector<Bytes>* use) {
   std::optional<FullIpus> full;
   for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
     IpuMemory memory = PlanMemory(executable.proto(), ipu, topology);
@@ -175,7 +202,14 @@ absl::Status CheckMemory(const program::Executable& executable, const Topology& 
     if (!full) full.emplace(executable, topology);
     full->Add(ipu, std::move(memory));
   }
-  return full ? full->ToStatus() : absl::OkStatus();
+  return full ? full->ToVerdict() : MemoryVerdict();
+}
+
+absl::Status CheckMemory(const program::Executable& executable, const Topology& topology,
+                         std::vector<Bytes>* use) {
+  const MemoryVerdict verdict = JudgeMemory(executable, topology, use);
+  if (verdict.fits) return absl::OkStatus();
+  return absl::ResourceExhaustedError(OutOfMemoryMessage(verdict, OptionNames()));
 }
 
 }  // namespace vpod::model

@@ -1,12 +1,12 @@
 #include "device/model/memory_advice.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
-#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/arch/hardware.h"
-#include "device/model/memory_contents.h"
 #include "device/model/op_plans.h"
 
 namespace vpod::model {
@@ -15,157 +15,94 @@ namespace {
 using program::v1::Instruction;
 using program::v1::Origin;
 
-// The contents of the fullest tile when it needs most, and what would make them smaller.
-class MemoryAdviser {
- public:
-  MemoryAdviser(const program::Executable& executable, const ProgramFeatures& features,
-                uint32_t ipu, const IpuMemory& memory, const PlanContext& context)
-      : text_(executable.proto().ipus(static_cast<int>(ipu))),
-        features_(features),
-        num_ipus_(executable.ipus_per_replica()),
-        recomputes_products_(features.recomputes_products.contains(ipu)),
-        memory_(memory),
-        contents_(executable, ipu) {
-    const auto& variables = executable.proto().variables();
-    if (std::none_of(variables.begin(), variables.end(),
-                     [](const auto& variable) { return variable.shards() > 1; }))
-      replicas_ = context.topology().num_replicas;
-    for (const TileTensor& on_tile : OnFullestTile(memory, context)) Add(on_tile);
-    if (recomputes_products_) keeps_nothing_ = KeepsNothing(context);
-    if (memory.program < memory.temporary_bytes.size() &&
-        memory.step < memory.temporary_bytes[memory.program].size())
-      temporary_ = memory.temporary_bytes[memory.program][memory.step];
-  }
-
-  std::vector<MemorySaving> Savings() const {
-    // Values that are kept as bytes have the same types as the rest.
-    const uint64_t floats = single_ + half_,
-                   of_bytes = floats == 0 ? 0 : stashed_ * single_ / floats;
-    // Where products are computed again, all is that can be, but maybe less of it at once.
-    const uint64_t again = recomputes_products_ ? 0 : kept_ + stashed_,
-                   at_once = keeps_nothing_ ? recomputed_ : 0;
-    // A pipeline stores what waits for later micro-batches.
-    const uint64_t off_chip = features_.stores_activations ? 0
-                              : features_.is_pipeline      ? stashed_
-                                                           : kept_ + stashed_;
-    // Precision, micro-batch and memory proportion can be halved.
-    // Names in brackets are those of compiler::CompileOptions and compiler::ProgramSpec.
-    const std::pair<uint64_t, const char*> savings[] = {
-        {features_.is_half ? 0 : (single_ + of_bytes) / 2, "float16"},
-        {again, features_.recomputes ? "more recomputation (option recomputation: standard)"
-                                     : "recomputation (option recomputation: standard)"},
-        {at_once, "recomputation of less at once (option recomputation: standard)"},
-        {off_chip, "activations off the chip (option off_chip_activations)"},
-        {features_.has_smallest_micro_batch ? 0 : values_ / 2,
-         features_.trains
-             ? "a smaller micro-batch with more gradient accumulation (option accumulation)"
-             : "a smaller micro-batch"},
-        {temporary_ / 2,
-         "a smaller memory proportion of products (option products.memory_proportions)"},
-        {state_, "the state of the optimiser off the chip (option off_chip_optimizer_state)"},
-        {state_ - state_ / replicas_,
-         "the state of the optimiser shared out among replicas (option tensor_shards)"},
-        {state_ / 2, "an optimiser with less state"},
-        {weights_, "weights off the chip (option off_chip_weights)"},
-        {accumulators_, "accumulators off the chip (option off_chip_accumulators)"}};
-    const auto total = static_cast<double>(memory_.tiles[memory_.fullest].total());
-    std::vector<MemorySaving> parts;
-    for (const auto& [bytes, advice] : savings)
-      parts.push_back({static_cast<double>(bytes) / total, advice});
-    parts.push_back(OfMoreIpus(total));
-    return parts;
-  }
-
- private:
-  // Twice as many. A pipeline divides what belongs to weights, but holds more micro-batches at
-  // once.
-  MemorySaving OfMoreIpus(double total) const {
-    constexpr char kMore[] = "more IPUs per replica (option ipus_per_replica)";
-    const auto of_weights = static_cast<double>(weights_ + state_ + accumulators_),
-               all = of_weights + static_cast<double>(values_);
-    const bool is_alone = num_ipus_ == 1;
-    if (num_ipus_ >= arch::kMaxIpusPerReplica) return {0, kMore};
-    if (!features_.trains || (!is_alone && !features_.is_pipeline)) return {all / 2 / total, kMore};
-    if (of_weights / 2 * kWorthTrying >= total) return {of_weights / 2 / total, kMore};
-    return {all / 2 / total,
-            "more IPUs per replica without a pipeline (options ipus_per_replica and schedule: "
-            "sharded)"};
-  }
-
-  // Whether all of a part of the program is computed again from its inputs, at once.
-  bool KeepsNothing(const PlanContext& context) const {
-    constexpr uint64_t kFew = 20;
-    const ProgramLiveness& program = memory_.liveness.programs[memory_.program];
-    uint64_t kept = 0, again = 0;
-    for (const LiveValue& value : program.values) {
-      const MemoryContents contents = contents_.Value(value, program.steps);
-      const uint64_t bytes = context.Type(value.tensor).bytes();
-      if (contents == MemoryContents::kKept) kept += bytes;
-      if (contents == MemoryContents::kRecomputed) again += bytes;
-    }
-    return kept * kFew < again;
-  }
-
-  void Add(const TileTensor& on_tile) {
-    const MemoryContents contents =
-        on_tile.value == nullptr
-            ? contents_.Tensor(on_tile.tensor)
-            : contents_.Value(*on_tile.value, memory_.liveness.programs[memory_.program].steps);
-    switch (contents) {
-      case MemoryContents::kState:
-        state_ += on_tile.bytes;
-        return;
-      case MemoryContents::kAccumulator:
-        accumulators_ += on_tile.bytes;
-        return;
-      case MemoryContents::kUpdate:
-        return;
-      case MemoryContents::kOther:
-        break;
-      case MemoryContents::kWeight:
-        weights_ += on_tile.bytes;
-        break;
-      case MemoryContents::kKept:
-        kept_ += on_tile.bytes;
-        values_ += on_tile.bytes;
-        break;
-      case MemoryContents::kRecomputed:
-        recomputed_ += on_tile.bytes;
-        values_ += on_tile.bytes;
-        break;
-      case MemoryContents::kStash:
-        stashed_ += on_tile.bytes;
-        values_ += on_tile.bytes;
-        break;
-      case MemoryContents::kValue:
-        values_ += on_tile.bytes;
-        break;
-    }
-    const auto type = text_.tensors(static_cast<int>(on_tile.tensor)).type();
-    if (type == program::v1::FLOAT32) single_ += on_tile.bytes;
-    if (type == program::v1::FLOAT16) half_ += on_tile.bytes;
-  }
-
-  const program::v1::Ipu& text_;
-  const ProgramFeatures& features_;
-  const uint32_t num_ipus_;         // of a replica
-  const bool recomputes_products_;  // on this IPU
-  bool keeps_nothing_ = false;      // but computes it again
-  const IpuMemory& memory_;
-  const MemoryContentsOf contents_;
-  uint64_t replicas_ = 1;  // that may share the state out among them
-  // Bytes: of floats, without what has its precision from the optimiser; of values that grow with
-  // the micro-batch; of those, results kept for gradients, those computed again, and what stages
-  // keep as bytes for later micro-batches; of weights that are trained; of the sums of their
-  // gradients; of the optimiser's state; received and added up.
-  uint64_t single_ = 0, half_ = 0, values_ = 0, kept_ = 0, recomputed_ = 0, stashed_ = 0,
-           weights_ = 0, accumulators_ = 0, state_ = 0, temporary_ = 0;
+struct AdviceText {
+  MemoryAdvice advice;
+  const char* text;
+  std::string OptionNames::*option;
 };
+constexpr AdviceText kAdviceTexts[] = {
+    {MemoryAdvice::kFloat16, "float16", &OptionNames::float16},
+    {MemoryAdvice::kRecomputation, "recomputation", &OptionNames::recomputation},
+    {MemoryAdvice::kMoreRecomputation, "more recomputation", &OptionNames::recomputation},
+    {MemoryAdvice::kLessRecomputedAtOnce, "recomputation of less at once",
+     &OptionNames::recomputation},
+    {MemoryAdvice::kOffChipActivations, "activations off the chip",
+     &OptionNames::off_chip_activations},
+    {MemoryAdvice::kSmallerMicroBatch, "a smaller micro-batch", &OptionNames::micro_batch},
+    {MemoryAdvice::kMoreAccumulation, "a smaller micro-batch with more gradient accumulation",
+     &OptionNames::accumulation},
+    {MemoryAdvice::kMemoryProportion, "a smaller memory proportion of products",
+     &OptionNames::memory_proportions},
+    {MemoryAdvice::kOffChipOptimizerState, "the state of the optimiser off the chip",
+     &OptionNames::off_chip_optimizer_state},
+    {MemoryAdvice::kTensorShards, "the state of the optimiser shared out among replicas",
+     &OptionNames::tensor_shards},
+    {MemoryAdvice::kSmallerOptimizer, "an optimiser with less state", &OptionNames::optimizer},
+    {MemoryAdvice::kOffChipWeights, "weights off the chip", &OptionNames::off_chip_weights},
+    {MemoryAdvice::kOffChipAccumulators, "accumulators off the chip",
+     &OptionNames::off_chip_accumulators},
+    {MemoryAdvice::kMoreIpus, "more IPUs per replica", &OptionNames::ipus_per_replica},
+    {MemoryAdvice::kMoreIpusSharded, "more IPUs per replica without a pipeline",
+     &OptionNames::ipus_without_pipeline}};
+
+// Twice as many. A pipeline divides what belongs to weights, but holds more micro-batches at once.
+MemorySaving OfMoreIpus(const ProgramFeatures& features, const MemoryInUse& memory) {
+  const double of_weights = memory.weights + memory.state + memory.accumulators,
+               of_all = (of_weights + memory.values) / 2 / memory.total;
+  const bool is_alone = features.ipus_per_replica == 1;
+  if (features.ipus_per_replica >= arch::kMaxIpusPerReplica) return {0, MemoryAdvice::kMoreIpus};
+  if (!features.trains || (!is_alone && !features.is_pipeline))
+    return {of_all, MemoryAdvice::kMoreIpus};
+  const double by_pipeline = of_weights / 2 / memory.total;
+  if (by_pipeline * kWorthTrying >= 1) return {by_pipeline, MemoryAdvice::kMoreIpus};
+  return {of_all, MemoryAdvice::kMoreIpusSharded};
+}
+
+const char* ResultTogether(TrialResult result) {
+  if (result == TrialResult::kFits) return " Together, what was tried fits.";
+  if (result == TrialResult::kDoesNotFit) return " Even together, what was tried does not fit.";
+  return "";
+}
 
 }  // namespace
 
-ProgramFeatures FeaturesOf(const program::Executable& executable) {
-  ProgramFeatures features;
+void MemoryInUse::Add(MemoryContents contents, program::v1::DataType type, double bytes) {
+  switch (contents) {
+    case MemoryContents::kState:
+      state += bytes;
+      return;
+    case MemoryContents::kAccumulator:
+      accumulators += bytes;
+      return;
+    case MemoryContents::kUpdate:
+      return;
+    case MemoryContents::kOther:
+      break;
+    case MemoryContents::kWeight:
+      weights += bytes;
+      break;
+    case MemoryContents::kKept:
+      kept += bytes;
+      values += bytes;
+      break;
+    case MemoryContents::kRecomputed:
+      recomputed += bytes;
+      values += bytes;
+      break;
+    case MemoryContents::kStash:
+      stashed += bytes;
+      values += bytes;
+      break;
+    case MemoryContents::kValue:
+      values += bytes;
+      break;
+  }
+  if (type == program::v1::FLOAT32) single += bytes;
+  if (type == program::v1::FLOAT16) half += bytes;
+}
+
+ProgramFeatures FeaturesOf(const program::Executable& executable, const Topology& topology) {
+  ProgramFeatures features{.ipus_per_replica = executable.ipus_per_replica()};
   const auto add = [&](uint32_t ipu, const Instruction& instruction, const Origin* origin) {
     features.trains |= FindPlan(instruction.attributes_case())->optimizer;
     const bool is_product = instruction.has_convolution() || instruction.has_mat_mul();
@@ -187,6 +124,10 @@ ProgramFeatures FeaturesOf(const program::Executable& executable) {
       std::none_of(streams.begin(), streams.end(), [](const program::v1::Stream& stream) {
         return stream.to_device() && stream.dims_size() > 0 && stream.dims(0) > 1;
       });
+  const auto& variables = executable.proto().variables();
+  if (std::none_of(variables.begin(), variables.end(),
+                   [](const auto& variable) { return variable.shards() > 1; }))
+    features.replicas = topology.num_replicas;
   for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
     const auto& functions = executable.proto().ipus(static_cast<int>(ipu)).functions();
     for (int f = 0; f < functions.size(); ++f) {
@@ -199,22 +140,97 @@ ProgramFeatures FeaturesOf(const program::Executable& executable) {
   return features;
 }
 
-std::vector<MemorySaving> MemorySavings(const program::Executable& executable,
-                                        const ProgramFeatures& features, uint32_t ipu,
-                                        const IpuMemory& memory, const PlanContext& context) {
-  return MemoryAdviser(executable, features, ipu, memory, context).Savings();
+std::vector<MemorySaving> MemorySavings(const ProgramFeatures& features, uint32_t ipu,
+                                        const MemoryInUse& memory) {
+  // Values that are kept as bytes have the same types as the rest.
+  const double floats = memory.single + memory.half,
+               of_bytes = floats == 0 ? 0 : memory.stashed * memory.single / floats;
+  // Where products are computed again, all is that can be, but maybe less of it at once, if all of
+  // a part of the program is computed again from its inputs.
+  constexpr double kFew = 20;
+  const bool recomputes_products = features.recomputes_products.contains(ipu),
+             keeps_nothing = memory.kept_at_some_time * kFew < memory.recomputed_at_some_time;
+  const double waiting = memory.kept + memory.stashed;
+  // A pipeline stores what waits for later micro-batches.
+  const double off_chip = features.stores_activations ? 0
+                          : features.is_pipeline      ? memory.stashed
+                                                      : waiting;
+  const double of_replicas = memory.state - memory.state / features.replicas;
+  // Precision, micro-batch and memory proportion can be halved.
+  const std::pair<double, MemoryAdvice> bytes[] = {
+      {features.is_half ? 0 : (memory.single + of_bytes) / 2, MemoryAdvice::kFloat16},
+      {recomputes_products ? 0 : waiting,
+       features.recomputes ? MemoryAdvice::kMoreRecomputation : MemoryAdvice::kRecomputation},
+      {recomputes_products && keeps_nothing ? memory.recomputed : 0,
+       MemoryAdvice::kLessRecomputedAtOnce},
+      {off_chip, MemoryAdvice::kOffChipActivations},
+      {features.has_smallest_micro_batch ? 0 : memory.values / 2,
+       features.trains ? MemoryAdvice::kMoreAccumulation : MemoryAdvice::kSmallerMicroBatch},
+      {memory.temporary / 2, MemoryAdvice::kMemoryProportion},
+      {memory.state, MemoryAdvice::kOffChipOptimizerState},
+      {of_replicas, MemoryAdvice::kTensorShards},
+      {memory.state / 2, MemoryAdvice::kSmallerOptimizer},
+      {memory.weights, MemoryAdvice::kOffChipWeights},
+      {memory.accumulators, MemoryAdvice::kOffChipAccumulators}};
+  std::vector<MemorySaving> savings;
+  for (const auto& [saved, advice] : bytes) savings.push_back({saved / memory.total, advice});
+  savings.push_back(OfMoreIpus(features, memory));
+  std::erase_if(savings, [](const auto& saving) { return saving.part * kWorthTrying < 1; });
+  return savings;
 }
 
-std::string MemoryAdvice(std::vector<MemorySaving> savings) {
-  std::erase_if(savings, [](const auto& saving) { return saving.part * kWorthTrying < 1; });
+std::vector<MemoryAdvice> AdviceOf(std::vector<MemorySaving> savings) {
   std::stable_sort(savings.begin(), savings.end(),
                    [](const auto& a, const auto& b) { return a.part > b.part; });
-  std::vector<std::string> advice;
-  for (MemorySaving& saving : savings) {
+  std::vector<MemoryAdvice> advice;
+  for (const MemorySaving& saving : savings) {
     if (std::find(advice.begin(), advice.end(), saving.advice) == advice.end())
-      advice.push_back(std::move(saving.advice));
+      advice.push_back(saving.advice);
   }
-  return absl::StrJoin(advice, ", ");
+  return advice;
+}
+
+std::string TextOf(MemoryAdvice advice, const OptionNames& names) {
+  const auto* row = std::find_if(std::begin(kAdviceTexts), std::end(kAdviceTexts),
+                                 [&](const AdviceText& each) { return each.advice == advice; });
+  const std::string& option = names.*row->option;
+  return option.empty() ? row->text : absl::StrCat(row->text, " (", option, ")");
+}
+
+std::string OutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& names,
+                               const Trial& trial) {
+  std::vector<std::string> lines;
+  std::vector<MemoryAdvice> insufficient;
+  bool does_one_fit = false, is_one_not_tried = false;
+  for (const MemoryAdvice advice : verdict.advice) {
+    const std::string text = TextOf(advice, names);
+    if (!trial) {
+      lines.push_back(text);
+      continue;
+    }
+    switch (trial({advice})) {
+      case TrialResult::kFits:
+        does_one_fit = true;
+        lines.push_back(absl::StrCat(text, ": fits"));
+        break;
+      case TrialResult::kDoesNotFit:
+        insufficient.push_back(advice);
+        lines.push_back(absl::StrCat(text, ": not alone"));
+        break;
+      case TrialResult::kRefused:
+        break;
+      case TrialResult::kNotTried:
+        is_one_not_tried = true;
+        lines.push_back(absl::StrCat(text, ": not tried"));
+        break;
+    }
+  }
+  if (lines.empty()) return verdict.why;
+  std::string message = absl::StrCat(verdict.why, " To try: ", absl::StrJoin(lines, ", "), ".");
+  if (!does_one_fit && insufficient.size() > 1)
+    absl::StrAppend(&message, ResultTogether(trial(insufficient)));
+  if (is_one_not_tried) absl::StrAppend(&message, " What is not tried changes the model.");
+  return message;
 }
 
 }  // namespace vpod::model

@@ -39,6 +39,13 @@ absl::string_view Name(MemoryContents contents) {
   return "";
 }
 
+MemoryContents MemoryContentsNamed(absl::string_view name) {
+  for (int i = 0; i <= static_cast<int>(MemoryContents::kValue); ++i) {
+    if (Name(static_cast<MemoryContents>(i)) == name) return static_cast<MemoryContents>(i);
+  }
+  return MemoryContents::kOther;
+}
+
 MemoryContentsOf::MemoryContentsOf(const program::Executable& executable, uint32_t ipu)
     : executable_(executable), ipu_(ipu), text_(executable.proto().ipus(static_cast<int>(ipu))) {
   for (int f = 0; f < text_.functions_size(); ++f) {

@@ -28,6 +28,8 @@ enum class MemoryContents {
 };
 // "optimizer state"
 absl::string_view Name(MemoryContents contents);
+// The contents of that name; kOther if there are none.
+MemoryContents MemoryContentsNamed(absl::string_view name);
 
 // Classifies the memory of one IPU. Keeps a reference to the executable.
 class MemoryContentsOf {

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/plan/search.h"
@@ -22,15 +21,14 @@ namespace vpod::tools {
 namespace {
 
 struct PodPlan {
-  std::string machine_type;
-  uint32_t pod;
+  plan::PlanRequest request;
   plan::Plan plan;
   double efficiency = 1;
 };
 
 PodRow RowOf(const PodPlan& of) {
-  return {of.machine_type,          of.pod,       of.plan, of.plan.timeline(),
-          of.plan.items_per_second, of.efficiency};
+  return {of.request.machine_type, of.request.pod,           of.plan,
+          of.plan.timeline(),      of.plan.items_per_second, of.efficiency};
 }
 
 std::string Table(const std::vector<PodPlan>& plans) {
@@ -44,44 +42,52 @@ std::string Table(const std::vector<PodPlan>& plans) {
   return render::StyleH(table);
 }
 
-// Why a plan does not fit, with the flags of the command in the place of the compiler's options.
-std::string WhyNot(const plan::Plan& plan) {
-  return absl::StrReplaceAll(
-      plan.fits.message(),
-      {{"option accumulation", "--accumulation"},
-       {"option ipus_per_replica", "--ipus-per-replica"},
-       {"options ipus_per_replica and schedule: sharded", "--ipus-per-replica, --schedule sharded"},
-       {"option off_chip_accumulators", "--off-chip-accumulators"},
-       {"option off_chip_activations", "--off-chip-activations"},
-       {"option off_chip_optimizer_state", "--off-chip-optimizer-state"},
-       {"option off_chip_weights", "--off-chip-weights"},
-       {"option products.memory_proportions", "--memory-proportion"},
-       {"option recomputation: standard", "--recompute standard"},
-       {"option tensor_shards", "--tensor-sharding"}});
+// The flags of the command.
+model::OptionNames Flags() {
+  return {.float16 = "--precision 16",
+          .optimizer = "--optimizer sgd",
+          .accumulation = "--micro-batch, --accumulation",
+          .recomputation = "--recompute standard",
+          .memory_proportions = "--memory-proportion",
+          .off_chip_activations = "--off-chip-activations",
+          .off_chip_optimizer_state = "--off-chip-optimizer-state",
+          .off_chip_weights = "--off-chip-weights",
+          .off_chip_accumulators = "--off-chip-accumulators",
+          .tensor_shards = "--tensor-sharding",
+          .ipus_per_replica = "--ipus-per-replica",
+          .ipus_without_pipeline = "--ipus-per-replica, --schedule sharded"};
+}
+
+// Empty if it fits.
+absl::StatusOr<std::string> WhyNot(const PodPlan& of) {
+  return of.plan.fits.ok() ? std::string() : plan::WhyNotFit(of.request, Flags());
 }
 
 IpuFigures FiguresOf(const plan::Plan& plan) {
   return {plan.timeline(), plan.memory, plan::PhasesOf(*plan.executable, 0, plan.topology)};
 }
 
-std::string Explanation(const PodPlan& of) {
+absl::StatusOr<std::string> Explanation(const PodPlan& of) {
+  VPOD_ASSIGN_OR_RETURN(const std::string why_not, WhyNot(of));
   std::string text =
-      absl::StrCat("\nPOD of ", of.pod, " IPUs of type ", of.machine_type,
+      absl::StrCat("\nPOD of ", of.request.pod, " IPUs of type ", of.request.machine_type,
                    ", the IPUs of a replica in a run:\n", IpuTables(FiguresOf(of.plan)),
                    "Writing all weights before a run and reading them after it takes ",
                    of.plan.weight_transfers.value(), " cycles more.\n");
-  if (!of.plan.fits.ok()) absl::StrAppend(&text, WhyNot(of.plan), "\n");
+  if (!why_not.empty()) absl::StrAppend(&text, why_not, "\n");
   return text;
 }
 
-nlohmann::ordered_json Json(const PodPlan& of, bool explain) {
+absl::StatusOr<nlohmann::ordered_json> Json(const PodPlan& of, bool explain) {
   nlohmann::ordered_json json = PlanJson(
       RowOf(of), {.first = nlohmann::ordered_json::object(),
                   .items = {{"global_batch", of.plan.global_batch}},
                   .times = {{"seconds_per_update", of.plan.seconds},
                             {"cycles_per_run", of.plan.timeline().end().value()},
                             {"weight_transfer_cycles", of.plan.weight_transfers.value()}}});
-  if (explain) AddDetails(json, FiguresOf(of.plan), WhyNot(of.plan));
+  if (!explain) return json;
+  VPOD_ASSIGN_OR_RETURN(const std::string why_not, WhyNot(of));
+  AddDetails(json, FiguresOf(of.plan), why_not);
   return json;
 }
 
@@ -137,18 +143,25 @@ absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request, const Sys
             request.network.name, "' is computed again"));
       }
       efficiency.Add(machine_type, pod, plan.seconds);
-      plans.push_back({machine_type, pod, std::move(plan)});
+      plans.push_back({std::move(of_pod), std::move(plan)});
     }
   }
-  for (PodPlan& each : plans) each.efficiency = efficiency.Of(each.machine_type, each.plan.seconds);
+  for (PodPlan& each : plans)
+    each.efficiency = efficiency.Of(each.request.machine_type, each.plan.seconds);
   if (format != PlanFormat::kTable) {
     std::vector<nlohmann::ordered_json> all;
-    for (const PodPlan& each : plans) all.push_back(Json(each, explain));
+    for (const PodPlan& each : plans) {
+      VPOD_ASSIGN_OR_RETURN(nlohmann::ordered_json json, Json(each, explain));
+      all.push_back(std::move(json));
+    }
     return format == PlanFormat::kCsv ? Csv(all) : nlohmann::ordered_json(all).dump(2) + "\n";
   }
   std::string text = Table(plans);
   if (explain) {
-    for (const PodPlan& each : plans) text += Explanation(each);
+    for (const PodPlan& each : plans) {
+      VPOD_ASSIGN_OR_RETURN(const std::string explanation, Explanation(each));
+      text += explanation;
+    }
   }
   return text;
 }
@@ -157,14 +170,14 @@ absl::StatusOr<std::string> SearchText(const plan::PlanRequest& request, uint64_
                                        PlanFormat format, bool explain) {
   VPOD_ASSIGN_OR_RETURN(plan::SearchResult result, SearchAndShow(request, global_batch));
   const plan::PlanRequest& best = result.best.request;
-  const PodPlan of_best{best.machine_type, best.pod, std::move(result.best.plan)};
-  if (format == PlanFormat::kCsv) {
-    nlohmann::ordered_json json = Configuration(best);
-    json.update(Json(of_best, explain));
-    return Csv({json});
-  }
-  if (format == PlanFormat::kJson) {
-    nlohmann::ordered_json json = Json(of_best, explain);
+  const PodPlan of_best{best, std::move(result.best.plan)};
+  if (format != PlanFormat::kTable) {
+    VPOD_ASSIGN_OR_RETURN(nlohmann::ordered_json json, Json(of_best, explain));
+    if (format == PlanFormat::kCsv) {
+      nlohmann::ordered_json row = Configuration(best);
+      row.update(json);
+      return Csv({row});
+    }
     json["configuration"] = Configuration(best);
     json["neighbours"] = nlohmann::ordered_json::array();
     for (const plan::Neighbour& neighbour : result.neighbours)
@@ -177,8 +190,9 @@ absl::StatusOr<std::string> SearchText(const plan::PlanRequest& request, uint64_
   absl::StrAppend(&text, "\nBeside it:\n");
   for (const plan::Neighbour& neighbour : result.neighbours)
     absl::StrAppend(&text, "  ", neighbour.change, ": ", neighbour.why, "\n");
-  if (explain) text += Explanation(of_best);
-  return text;
+  if (!explain) return text;
+  VPOD_ASSIGN_OR_RETURN(const std::string explanation, Explanation(of_best));
+  return text + explanation;
 }
 
 }  // namespace vpod::tools

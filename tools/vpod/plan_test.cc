@@ -22,6 +22,7 @@
 namespace vpod::tools {
 namespace {
 
+using testing::AnyOf;
 using testing::ContainsRegex;
 using testing::EndsWith;
 using testing::HasSubstr;
@@ -37,11 +38,46 @@ TEST(PlanTest, AdviceNamesFlagsOfTheCommand) {
     const auto text = PlanText(request, {.pods = {4}}, format, /*explain=*/true);
     ASSERT_TRUE(text.ok()) << text.status();
     const std::string advice = text->substr(std::min(text->find("To try: "), text->size()));
-    EXPECT_THAT(advice, HasSubstr("recomputation (--recompute standard)"));
-    EXPECT_THAT(advice, HasSubstr("activations off the chip (--off-chip-activations)"));
-    EXPECT_THAT(advice, HasSubstr("(--ipus-per-replica, --schedule sharded)"));
-    EXPECT_THAT(advice, Not(HasSubstr("(option ")));
+    for (const char* text :
+         {"recomputation (--recompute standard)",
+          "activations off the chip (--off-chip-activations)", "(--micro-batch, --accumulation)",
+          "(--ipus-per-replica, --schedule sharded)"}) {
+      EXPECT_THAT(advice, AnyOf(HasSubstr(absl::StrCat(text, ": fits")),
+                                HasSubstr(absl::StrCat(text, ": not alone"))));
+    }
+    EXPECT_THAT(advice, Not(HasSubstr("CompileOptions")));
+    EXPECT_THAT(advice, Not(HasSubstr("not tried")));
   }
+}
+
+// What the plan with the flags says is what the advice has said of them.
+TEST(PlanTest, AdviceIsTried) {
+  plan::PlanRequest request;
+  request.network.name = "resnet18";
+  request.network.micro_batch = 64;
+  const auto why = plan::WhyNotFit(request, {.recomputation = "recompute"});
+  ASSERT_TRUE(why.ok()) << why.status();
+  const auto says = [&](const std::string& advice, plan::PlanRequest changed) {
+    const auto plan = plan::MakePlan(changed);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_THAT(*why, HasSubstr(absl::StrCat(advice, plan->fits.ok() ? ": fits" : ": not alone")));
+  };
+  plan::PlanRequest recomputes = request, smaller = request, off_chip = request, split = request;
+  recomputes.recomputation = compiler::Recomputation::kStandard;
+  says("recomputation (recompute)", recomputes);
+  smaller.network.micro_batch = 32;
+  smaller.accumulation = 2;
+  says("gradient accumulation (ProgramSpec::accumulation)", smaller);
+  off_chip.off_chip_activations = true;
+  says("activations off the chip (CompileOptions::off_chip_activations)", off_chip);
+  split.network.ipus = 2;
+  split.network.stages = {"layer3.0"};
+  split.schedule = compiler::Schedule::kSharded;
+  says("schedule: kSharded)", split);
+  request.network.micro_batch = 1;
+  const auto fits = plan::WhyNotFit(request, {});
+  ASSERT_TRUE(fits.ok()) << fits.status();
+  EXPECT_EQ(*fits, "");
 }
 
 // What a function writes to a terminal.

@@ -1,0 +1,125 @@
+#include "client/compiler/memory_trials.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/compiler/make_executable.h"
+#include "device/arch/hardware.h"
+#include "device/base/status.h"
+
+namespace vpod::compiler {
+namespace {
+
+using model::MemoryAdvice;
+using model::TrialResult;
+
+// A program with more instructions takes seconds to compile, many times over.
+constexpr int64_t kMostInstructions = 100000;
+
+int64_t InstructionsOf(const program::Executable& executable) {
+  int64_t instructions = 0;
+  for (const program::v1::Ipu& ipu : executable.proto().ipus()) {
+    for (const program::v1::Function& function : ipu.functions())
+      instructions += function.instructions_size();
+  }
+  return instructions;
+}
+
+// The optimiser without any state.
+void DropOptimizerState(CompileOptions& options) {
+  for (ProgramSpec& spec : options.programs) {
+    if (spec.optimizer) spec.optimizer = SgdOptions{};
+    for (ParameterGroup& group : spec.groups) group.optimizer = SgdOptions{};
+  }
+}
+
+void HalveMemoryProportions(CompileOptions& options) {
+  auto& proportions = options.products.memory_proportions;
+  proportions.resize(options.ipus_per_replica);
+  for (auto& proportion : proportions)
+    proportion = proportion.value_or(static_cast<float>(arch::kAvailableMemoryProportion)) / 2;
+}
+
+// False: no option makes this change.
+bool Follow(MemoryAdvice advice, CompileOptions& options) {
+  switch (advice) {
+    case MemoryAdvice::kRecomputation:
+    case MemoryAdvice::kMoreRecomputation:
+    case MemoryAdvice::kLessRecomputedAtOnce:
+      options.recomputation = Recomputation::kStandard;
+      return true;
+    case MemoryAdvice::kOffChipActivations:
+      return options.off_chip_activations = true;
+    case MemoryAdvice::kOffChipOptimizerState:
+      return options.off_chip_optimizer_state = true;
+    case MemoryAdvice::kOffChipWeights:
+      return options.off_chip_weights = true;
+    case MemoryAdvice::kOffChipAccumulators:
+      return options.off_chip_accumulators = true;
+    case MemoryAdvice::kTensorShards:
+      options.tensor_shards = options.total_replicas;
+      return true;
+    case MemoryAdvice::kSmallerOptimizer:
+      DropOptimizerState(options);
+      return true;
+    case MemoryAdvice::kMemoryProportion:
+      HalveMemoryProportions(options);
+      return true;
+    case MemoryAdvice::kFloat16:
+    case MemoryAdvice::kSmallerMicroBatch:
+    case MemoryAdvice::kMoreAccumulation:
+    case MemoryAdvice::kMoreIpus:
+    case MemoryAdvice::kMoreIpusSharded:
+      return false;
+  }
+  return false;
+}
+
+TrialResult CompileAgain(const graph::Graph& graph, CompileOptions options) {
+  options.dump_passes.clear();
+  const auto executable = MakeExecutable(graph, options, [](absl::string_view) {});
+  if (!executable.ok()) return TrialResult::kRefused;
+  return model::JudgeMemory(**executable, TopologyOf(options)).fits ? TrialResult::kFits
+                                                                    : TrialResult::kDoesNotFit;
+}
+
+TrialResult Try(const graph::Graph& graph, CompileOptions options,
+                const std::vector<MemoryAdvice>& all) {
+  std::vector<MemoryAdvice> of_model;
+  CompileOptions ignored;
+  for (MemoryAdvice advice : all) {
+    if (!Follow(advice, ignored)) of_model.push_back(advice);
+  }
+  std::optional<Model> changed;
+  if (!of_model.empty()) {
+    if (!options.front.rebuild) return TrialResult::kNotTried;
+    absl::StatusOr<Model> rebuilt = options.front.rebuild(of_model);
+    if (!rebuilt.ok()) return TrialResult::kRefused;
+    changed = *std::move(rebuilt);
+    options = changed->options;
+  }
+  for (MemoryAdvice advice : all) Follow(advice, options);
+  return CompileAgain(changed ? changed->graph : graph, std::move(options));
+}
+
+}  // namespace
+
+model::Topology TopologyOf(const CompileOptions& options) {
+  return {.num_replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica};
+}
+
+std::string WhyNotFit(const graph::Graph& graph, const CompileOptions& options,
+                      const program::Executable& executable, const model::MemoryVerdict& verdict) {
+  const model::OptionNames& names = options.front.names;
+  if (const int64_t instructions = InstructionsOf(executable); instructions > kMostInstructions) {
+    return absl::StrCat(model::OutOfMemoryMessage(verdict, names), " None of it was tried: with ",
+                        instructions, " instructions a compilation takes long.");
+  }
+  return model::OutOfMemoryMessage(verdict, names, [&](const std::vector<MemoryAdvice>& advice) {
+    return Try(graph, options, advice);
+  });
+}
+
+}  // namespace vpod::compiler
