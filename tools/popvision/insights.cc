@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "device/model/memory_options.h"
 #include "tools/popvision/views.h"
 
 namespace vpod::popvision {
@@ -111,7 +112,7 @@ class InsightsBuilder {
     say(phases["recompute"], "computing activations again",
         "If there is memory left: fewer operations that are recomputed, or more checkpoints.");
     say(phases["update"], "with updates of the weights",
-        "To try: more gradient accumulation (option accumulation).");
+        absl::StrCat("To try: ", MoreAccumulation(), "."));
   }
 
   std::string HostAdvice(uint32_t ipu) const {
@@ -194,6 +195,10 @@ class InsightsBuilder {
 };
 
 }  // namespace
+
+std::string MoreAccumulation() {
+  return absl::StrCat("more gradient accumulation (", model::OptionNames().accumulation, ")");
+}
 
 Document Insights(const Report& report) { return InsightsBuilder(report).Build(); }
 

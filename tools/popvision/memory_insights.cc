@@ -6,12 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "device/model/memory_contents.h"
+#include "device/model/memory_advice.h"
 #include "tools/popvision/views.h"
 
 namespace vpod::popvision {
 namespace {
 
+using model::MemoryAdvice;
 using pva::Report;
 
 // Share of a tile's memory from which on it is worth a word: with less, twice as much fits.
@@ -20,16 +21,81 @@ constexpr size_t kNamed = 5;
 
 std::string Megabytes(double bytes) { return absl::StrFormat("%.1f MB", bytes / 1e6); }
 
-// The memory in use on an IPU at its peak, in bytes of all tiles.
-struct Peak {
-  double all = 0;
-  double single = 0, half = 0;  // floats, without what has its precision from the optimiser
-  bool half_weights = false;
-  double kept = 0;       // results of the forward pass that wait for their gradients
-  double stashed = 0;    // what stages keep as bytes for later micro-batches
-  double state = 0;      // of the optimiser
-  double temporary = 0;  // received and added up
+// What a note is about: a part of the memory, and the advice that makes it smaller.
+struct Subject {
+  const char* takes;
+  double (*bytes)(const model::MemoryInUse& memory);
+  std::vector<MemoryAdvice> advice;
 };
+
+const std::vector<Subject>& Subjects() {
+  using Memory = model::MemoryInUse;
+  static const auto* const subjects = new std::vector<Subject>{
+      {"Results of the forward pass that wait for their gradients take",
+       [](const Memory& memory) { return memory.kept + memory.stashed; },
+       {MemoryAdvice::kRecomputation, MemoryAdvice::kMoreRecomputation,
+        MemoryAdvice::kOffChipActivations}},
+      {"Results that were computed again for their gradients take",
+       [](const Memory& memory) { return memory.recomputed; },
+       {MemoryAdvice::kLessRecomputedAtOnce}},
+      {"All values of a micro-batch take",
+       [](const Memory& memory) { return memory.values; },
+       {MemoryAdvice::kSmallerMicroBatch, MemoryAdvice::kMoreAccumulation}},
+      {"Float32 takes",
+       [](const Memory& memory) { return memory.single; },
+       {MemoryAdvice::kFloat16}},
+      {"The state of the optimiser takes",
+       [](const Memory& memory) { return memory.state; },
+       {MemoryAdvice::kOffChipOptimizerState, MemoryAdvice::kTensorShards,
+        MemoryAdvice::kSmallerOptimizer}},
+      {"The weights take",
+       [](const Memory& memory) { return memory.weights; },
+       {MemoryAdvice::kOffChipWeights}},
+      {"The sums of gradients take",
+       [](const Memory& memory) { return memory.accumulators; },
+       {MemoryAdvice::kOffChipAccumulators}},
+      {"Temporary data (received operands and partial results) takes",
+       [](const Memory& memory) { return memory.temporary; },
+       {MemoryAdvice::kMemoryProportion}},
+      {"All that is in use takes",
+       [](const Memory& memory) { return memory.total; },
+       {MemoryAdvice::kMoreIpus, MemoryAdvice::kMoreIpusSharded}}};
+  return *subjects;
+}
+
+bool Trains(const pva::Operation& operation) {
+  return operation.phase == "backward" || operation.phase == "update";
+}
+
+// As model::FeaturesOf, but a profile does not say how large its micro-batches are.
+model::ProgramFeatures FeaturesOf(const Report& report) {
+  model::ProgramFeatures features{
+      .ipus_per_replica = report.target.ipus_per_replica,
+      .replicas = SharesOutState(report) ? 1 : report.target.num_replicas};
+  for (const pva::Operation& operation : report.operations) {
+    features.trains |= Trains(operation);
+    if (operation.phase == "recompute") {
+      features.recomputes = true;
+      if (operation.instruction == "convolution" || operation.instruction == "mat_mul")
+        features.recomputes_products.insert(operation.ipu);
+    }
+    if (operation.op == "stash") {
+      features.stores_activations |= operation.to_streaming_memory > 0;
+      features.is_pipeline |= features.ipus_per_replica > 1;
+    }
+  }
+  for (const pva::Variable& variable : report.variables) {
+    features.is_half |= variable.contents == model::Name(model::MemoryContents::kWeight) &&
+                        absl::StartsWith(variable.type, "float16");
+  }
+  return features;
+}
+
+program::v1::DataType FloatOf(const pva::Variable& variable) {
+  if (absl::StartsWith(variable.type, "float32")) return program::v1::FLOAT32;
+  if (absl::StartsWith(variable.type, "float16")) return program::v1::FLOAT16;
+  return program::v1::DATA_TYPE_UNSPECIFIED;
+}
 
 class MemoryInsightsBuilder {
  public:
@@ -74,13 +140,7 @@ class MemoryInsightsBuilder {
   void LookAtPeak() {
     const size_t step = PeakStep(report_, ipu_);
     std::vector<const pva::Variable*> live = LiveAt(report_, ipu_, step, /*always=*/false);
-    Peak peak;
-    for (const pva::Variable* variable : live) Add(*variable, peak);
-    for (const pva::Variable* variable : LiveAt(report_, ipu_, step, /*always=*/true))
-      Add(*variable, peak);
-    peak.temporary = static_cast<double>(report_.liveness[ipu_][step].temporary_per_tile) *
-                     report_.target.tiles_per_ipu;
-    peak.all += peak.temporary;
+    const model::MemoryInUse memory = InUse(step, live);
     live.resize(std::min(live.size(), kNamed));
     Note("Most of ", name_, " is in use at ", OperationAt(step).name, " (step ", step, ").",
          live.empty() ? "" : " The largest values then: ",
@@ -90,81 +150,51 @@ class MemoryInsightsBuilder {
                                          Megabytes(static_cast<double>(variable->bytes)), ")");
                        }),
          live.empty() ? "" : ".");
-    Advise(peak);
+    Advise(memory);
   }
 
-  void Advise(const Peak& peak) {
-    const auto worth = [&](double saved) {
-      return saved > 0 && saved * model::kWorthTrying >= peak.all;
+  void Advise(const model::MemoryInUse& memory) {
+    const std::vector<MemoryAdvice> worth_trying =
+        model::AdviceOf(model::MemorySavings(FeaturesOf(report_), ipu_, memory));
+    for (const Subject& subject : Subjects()) {
+      std::vector<std::string> texts;
+      for (MemoryAdvice advice : worth_trying) {
+        const auto& of_subject = subject.advice;
+        if (std::find(of_subject.begin(), of_subject.end(), advice) != of_subject.end())
+          texts.push_back(model::TextOf(advice, model::OptionNames()));
+      }
+      if (texts.empty()) continue;
+      Note(subject.takes, " ", Megabytes(subject.bytes(memory)), " of ", name_,
+           " then. To try: ", absl::StrJoin(texts, ", or "), ".");
+    }
+  }
+
+  // Of all tiles.
+  model::MemoryInUse InUse(size_t step, const std::vector<const pva::Variable*>& live) const {
+    model::MemoryInUse memory;
+    const auto add = [&](const pva::Variable& variable) {
+      const auto bytes = static_cast<double>(variable.bytes);
+      memory.total += bytes;
+      memory.Add(model::MemoryContentsNamed(variable.contents), FloatOf(variable), bytes);
     };
-    // Bytes are of the same types as the rest.
-    const double floats = peak.single + peak.half,
-                 single = floats == 0 ? 0 : peak.single * (1 + peak.stashed / floats);
-    if (const double waiting = peak.kept + peak.stashed; worth(waiting)) {
-      Note("Results of the forward pass that wait for their gradients take ", Megabytes(waiting),
-           " of ", name_, " then. To try: ", RecomputationAdvice(),
-           "a smaller micro-batch with more gradient accumulation (option accumulation).");
+    for (const pva::Variable* variable : live) add(*variable);
+    for (const pva::Variable* variable : LiveAt(report_, ipu_, step, /*always=*/true))
+      add(*variable);
+    memory.temporary = static_cast<double>(report_.liveness[ipu_][step].temporary_per_tile) *
+                       report_.target.tiles_per_ipu;
+    memory.total += memory.temporary;
+    for (const pva::Variable& variable : report_.variables) {
+      if (variable.ipu != ipu_) continue;
+      const auto contents = model::MemoryContentsNamed(variable.contents);
+      const auto bytes = static_cast<double>(variable.bytes);
+      if (contents == model::MemoryContents::kKept) memory.kept_at_some_time += bytes;
+      if (contents == model::MemoryContents::kRecomputed) memory.recomputed_at_some_time += bytes;
     }
-    if (!peak.half_weights && worth(single / 2)) {
-      Note("Float32 takes ", Megabytes(single), " of ", name_,
-           " then; float16 would save up to half of it.");
-    }
-    if (worth(peak.state)) {
-      Note("The state of the optimiser takes ", Megabytes(peak.state), " of ", name_,
-           ". To try: the state off the chip (option off_chip_optimizer_state), or an optimiser "
-           "with "
-           "less of it.");
-    }
-    if (worth(peak.temporary / 2)) {
-      Note("Temporary data (received operands and partial results) takes ",
-           Megabytes(peak.temporary), " of ", name_,
-           " then. To try: a smaller memory proportion of products (option "
-           "products.memory_proportions).");
-    }
-  }
-
-  // As model::MemorySavings.
-  std::string RecomputationAdvice() const {
-    bool recomputes = false;           // on some IPU
-    bool recomputes_products = false;  // on this one, which leaves nothing more
-    for (const pva::Operation& operation : report_.operations) {
-      if (operation.phase != "recompute") continue;
-      recomputes = true;
-      recomputes_products |= operation.ipu == ipu_ && (operation.instruction == "convolution" ||
-                                                       operation.instruction == "mat_mul");
-    }
-    if (recomputes_products) return "";
-    return recomputes ? "more recomputation (option recomputation: standard), or "
-                      : "recomputation (option recomputation: standard), or ";
+    return memory;
   }
 
   const pva::Operation& OperationAt(size_t step) const {
     return report_.operations[report_.liveness[ipu_][step].operation];
-  }
-
-  void Add(const pva::Variable& variable, Peak& peak) const {
-    const auto bytes = static_cast<double>(variable.bytes);
-    const auto is = [&](model::MemoryContents contents) {
-      return variable.contents == model::Name(contents);
-    };
-    peak.all += bytes;
-    if (is(model::MemoryContents::kState)) peak.state += bytes;
-    if (is(model::MemoryContents::kWeight))
-      peak.half_weights |= absl::StartsWith(variable.type, "float16");
-    if (is(model::MemoryContents::kKept)) peak.kept += bytes;
-    if (is(model::MemoryContents::kStash)) peak.stashed += bytes;
-    // Their precision is that of the optimiser.
-    const bool of_update = is(model::MemoryContents::kState) ||
-                           is(model::MemoryContents::kAccumulator) ||
-                           is(model::MemoryContents::kUpdate);
-    if (!of_update) AddType(variable, peak);
-  }
-
-  static void AddType(const pva::Variable& variable, Peak& peak) {
-    if (absl::StartsWith(variable.type, "float32"))
-      peak.single += static_cast<double>(variable.bytes);
-    if (absl::StartsWith(variable.type, "float16"))
-      peak.half += static_cast<double>(variable.bytes);
   }
 
   const Report& report_;

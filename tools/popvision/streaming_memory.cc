@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "device/model/memory_advice.h"
 #include "tools/popvision/views.h"
 
 namespace vpod::popvision {
@@ -42,14 +43,14 @@ Kinds KindsOf(const Report& report, uint32_t ipu) {
   return kinds;
 }
 
-bool IsSharded(const Report& report) {
+}  // namespace
+
+bool SharesOutState(const Report& report) {
   return std::any_of(
       report.operations.begin(), report.operations.end(), [](const pva::Operation& operation) {
         return operation.phase == "update" && operation.instruction == "reduce_scatter";
       });
 }
-
-}  // namespace
 
 StreamingTraffic StreamingTrafficOf(const Report& report, uint32_t ipu) {
   StreamingTraffic traffic;
@@ -99,13 +100,14 @@ std::string StreamingMemoryAdvice(const Report& report, uint32_t ipu) {
   if (much(kinds.accumulators)) moved.push_back("accumulators");
   if (much(kinds.activations)) moved.push_back("activations");
   if (moved.empty()) return "It moves rows of the program's own remote buffers.";
-  if (much(kinds.state)) options.push_back("more gradient accumulation (option accumulation)");
+  if (much(kinds.state)) options.push_back(MoreAccumulation());
   if (much(kinds.weights) || much(kinds.accumulators))
     options.push_back("a larger micro-batch with less gradient accumulation");
   if (much(kinds.activations))
-    options.push_back("recomputation instead of activations off the chip (option recomputation)");
-  if (much(kinds.state) && report.target.num_replicas > 1 && !IsSharded(report))
-    options.push_back("the state shared out among replicas (option tensor_shards)");
+    options.push_back(absl::StrCat("recomputation instead of activations off the chip (",
+                                   model::OptionNames().recomputation, ")"));
+  if (much(kinds.state) && report.target.num_replicas > 1 && !SharesOutState(report))
+    options.push_back(model::TextOf(model::MemoryAdvice::kTensorShards, {}));
   options.push_back("less of it off the chip, where tiles have room or with more IPUs per replica");
   return absl::StrCat("It moves ", absl::StrJoin(moved, ", "),
                       ". To try: ", absl::StrJoin(options, ", "), ".");

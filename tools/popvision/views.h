@@ -76,10 +76,14 @@ std::vector<Balance> Balances(const pva::Report& report);  // by operation, of o
 double Percent(double part, double whole);
 // "12 %", "less than 1 %"
 std::string PercentText(double percent);
+// Whether replicas share the state of the optimiser out among them.
+bool SharesOutState(const pva::Report& report);
 // "IPU 1 is out of memory: …"; empty if its tiles have what they need.
 std::string OutOfMemoryNote(const pva::Report& report, uint32_t ipu);
 // The part of Insights about the memory of an IPU.
 std::vector<std::string> MemoryInsights(const pva::Report& report, uint32_t ipu);
+// "more gradient accumulation (ProgramSpec::accumulation)"
+std::string MoreAccumulation();
 // "IPU 0"
 std::string IpuName(uint32_t ipu);
 
