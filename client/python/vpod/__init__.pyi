@@ -271,6 +271,7 @@ def compile(
     off_chip_weights: bool = False,
     off_chip_accumulators: bool = False,
     tensor_shards: int = 1,
+    memory_proportions: Sequence[float | None] = (),  # of each IPU of a replica
 ) -> Executable: ...
 def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor: ...
 def convolution(

@@ -129,12 +129,29 @@ Program MakeProgram(std::string name, std::optional<Value> loss, std::optional<O
   return program;
 }
 
+// Arguments of vpod.compile and vpod.Program, for the message about what does not fit.
+model::OptionNames ArgumentNames() {
+  return {.accumulation = "accumulation",
+          .recomputation = "recomputation=\"standard\"",
+          .memory_proportions = "memory_proportions",
+          .off_chip_activations = "off_chip_activations=True",
+          .off_chip_optimizer_state = "off_chip_optimizer_state=True",
+          .off_chip_weights = "off_chip_weights=True",
+          .off_chip_accumulators = "off_chip_accumulators=True",
+          .tensor_shards = "tensor_shards",
+          .ipus_per_replica = "ipus_per_replica",
+          .ipus_without_pipeline = "ipus_per_replica, schedule=\"sharded\""};
+}
+
 Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
                    std::optional<int64_t> total_replicas, int64_t ipus_per_replica, bool fusion,
                    const std::string& schedule, const std::string& recomputation,
                    bool off_chip_optimizer_state, bool off_chip_activations, bool off_chip_weights,
-                   bool off_chip_accumulators, int64_t tensor_shards) {
+                   bool off_chip_accumulators, int64_t tensor_shards,
+                   std::vector<std::optional<float>> memory_proportions) {
   compiler::CompileOptions options;
+  options.front.names = ArgumentNames();
+  options.products.memory_proportions = std::move(memory_proportions);
   options.ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1);
   const int64_t replicas = popdist::isPopdistEnvSet() ? popdist::getNumTotalReplicas() : 1;
   options.total_replicas = Count("total_replicas", total_replicas.value_or(replicas), 1);
@@ -214,6 +231,7 @@ void DefineCompiler(py::module_& module) {
              py::arg("recomputation") = "none", py::arg("off_chip_optimizer_state") = false,
              py::arg("off_chip_activations") = false, py::arg("off_chip_weights") = false,
              py::arg("off_chip_accumulators") = false, py::arg("tensor_shards") = 1,
+             py::arg("memory_proportions") = std::vector<std::optional<float>>(),
              "Compiles for the replicas that poprun gave, for one, or for as many as are given.");
 }
 

@@ -3,6 +3,7 @@
 import ast
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -551,6 +552,9 @@ class WrongCallsTest(Regression):
             (lambda: vpod.compile(g, [program("")]), ValueError, "name"),
             (lambda: vpod.compile(g, [program("a", loss=foreign)]), ValueError, "of another graph"),
             (lambda: vpod.compile(g, [program("a", loss=loss, accumulation=0)]), ValueError, "accumulation"),
+            (lambda: vpod.compile(g, [program("a")], memory_proportions=[1.5]), ValueError,
+             "the memory proportion of IPU 0 is 1.5, must be above 0 and at most 1"),
+            (lambda: vpod.compile(g, [program("a")], memory_proportions=[0.5, 0.5]), ValueError, "at most the replica's 1"),
             (lambda: program("a", accumulation=-1), ValueError, "accumulation is -1, must be 1 to 4294967295"),
             (lambda: program("a", device_iterations=2**32), ValueError, "device_iterations is 4294967296, must be 1 to"),
             (lambda: vpod.compile(g, [program("a", loss=loss, optimizer=vpod.Sgd(-0.1))]), ValueError,
@@ -618,6 +622,36 @@ class WrongCallsTest(Regression):
                         dict(schedule="grouped", off_chip_activations=True, off_chip_weights=True,
                              off_chip_accumulators=True), dict(schedule="phased")):
             self.assertEqual(losses(ipus_per_replica=2, **options), expected, options)
+
+    def test_memory_proportions_change_plans_and_no_result(self):
+        a, b = np.random.default_rng(1).normal(size=(2, 512, 512)).astype(np.float32)
+        graph = vpod.Graph()
+        graph.output("y", graph.input("a", a.shape) @ graph.input("b", b.shape))
+        results, hashes = [], set()
+        for proportions in ([], [None], [0.05], [0.6]):
+            executable = vpod.compile(graph, [vpod.Program("run")], memory_proportions=proportions)
+            hashes.add(executable.hash)
+            with vpod.Session(executable) as session:
+                results.append(session.run("run", {"a": a, "b": b})["y"])
+            np.testing.assert_array_equal(results[-1], results[0])
+        self.assertEqual(len(hashes), 3)
+
+    def test_what_does_not_fit_says_what_to_try(self):
+        graph = vpod.Graph()
+        x = graph.input("x", [1 << 17, 512])
+        for block in range(8):
+            with graph.scope(f"block{block}"):
+                x = vpod.relu(x @ graph.variable("l2.weight", vpod.filled([512, 512], 0.01)))
+        train = vpod.Program("train", loss=x.mean(), optimizer=vpod.Sgd())
+        with self.assertRaises(vpod.Error) as raised:
+            vpod.compile(graph, [train])
+        message = str(raised.exception)
+        self.assertRegex(message, r"recomputation \(recomputation=\"standard\"\): (fits|not alone)")
+        self.assertRegex(message, r"off the chip \(off_chip_activations=True\): (fits|not alone)")
+        self.assertRegex(message, r"more gradient accumulation \(accumulation\): not tried")
+        self.assertNotIn("CompileOptions", message)
+        arguments = set(re.findall(r"(\w+)=", message)) | {"memory_proportions", "tensor_shards"}
+        self.assertLessEqual(arguments, set(re.findall(r"(\w+): ", vpod.compile.__doc__)))
 
     def test_variables_are_named_with_their_scope(self):
         graph = vpod.Graph()
