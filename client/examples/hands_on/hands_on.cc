@@ -120,8 +120,8 @@ class Images {
   std::array<std::array<float, 61>, kClasses> patterns_;
 };
 
-absl::StatusOr<compiler::Compiled> CompileNetwork(const Arguments& arguments, uint32_t replicas) {
-  VPOD_ASSIGN_OR_RETURN(const Network network, BuildNetwork(arguments.network));
+absl::StatusOr<compiler::Model> ModelOf(const Arguments& arguments, uint32_t replicas) {
+  VPOD_ASSIGN_OR_RETURN(Network network, BuildNetwork(arguments.network));
   compiler::CompileOptions options{.ipus_per_replica = arguments.network.ipus,
                                    .total_replicas = replicas};
   options.schedule = arguments.schedule;
@@ -136,7 +136,54 @@ absl::StatusOr<compiler::Compiled> CompileNetwork(const Arguments& arguments, ui
                        .loss = network.loss,
                        .optimizer = compiler::SgdOptions{.learning_rate = arguments.learning_rate,
                                                          .momentum = 0.9f}}};
-  return compiler::Compile(network.graph, options);
+  return compiler::Model{std::move(network.graph), std::move(options)};
+}
+
+// For the message about what does not fit.
+model::OptionNames OwnOptions() {
+  return {.float16 = "--precision 16.16",
+          .accumulation = "--micro-batch, --accumulation",
+          .recomputation = "--recompute standard",
+          .memory_proportions = "",
+          .off_chip_activations = "--off-chip-activations",
+          .off_chip_optimizer_state = "--off-chip-optimizer-state",
+          .off_chip_weights = "--off-chip-weights",
+          .off_chip_accumulators = "--off-chip-accumulators",
+          .tensor_shards = "",
+          .ipus_per_replica = "--ipus",
+          .ipus_without_pipeline = "--ipus, --schedule sharded"};
+}
+
+// The arguments of a user who follows advice. InvalidArgument: no argument does what it says.
+absl::StatusOr<Arguments> Followed(Arguments arguments,
+                                   const std::vector<model::MemoryAdvice>& changes) {
+  using model::MemoryAdvice;
+  NetworkOptions& network = arguments.network;
+  for (MemoryAdvice advice : changes) {
+    if (advice == MemoryAdvice::kFloat16) {
+      network.type = FLOAT16;
+    } else if (advice == MemoryAdvice::kMoreAccumulation && network.micro_batch > 1) {
+      network.micro_batch /= 2;
+      arguments.accumulation *= 2;
+    } else if (advice == MemoryAdvice::kMoreIpus || advice == MemoryAdvice::kMoreIpusSharded) {
+      network.ipus *= network.name == "mnist" ? 4 : 2;
+      if (advice == MemoryAdvice::kMoreIpusSharded) arguments.schedule = Schedule::kSharded;
+    } else {
+      return absl::InvalidArgumentError("no argument does it");
+    }
+  }
+  return arguments;
+}
+
+absl::StatusOr<compiler::Compiled> CompileNetwork(const Arguments& arguments, uint32_t replicas) {
+  VPOD_ASSIGN_OR_RETURN(compiler::Model model, ModelOf(arguments, replicas));
+  model.options.front.names = OwnOptions();
+  model.options.front.rebuild =
+      [&](const std::vector<model::MemoryAdvice>& changes) -> absl::StatusOr<compiler::Model> {
+    VPOD_ASSIGN_OR_RETURN(const Arguments followed, Followed(arguments, changes));
+    return ModelOf(followed, replicas);
+  };
+  return compiler::Compile(model.graph, model.options);
 }
 
 absl::StatusOr<float> MeanLoss(session::Session& session, uint32_t slot) {
