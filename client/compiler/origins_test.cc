@@ -54,10 +54,11 @@ Model Classifier(const std::string& scope, program::v1::DataType type = FLOAT32)
   Graph& graph = model.graph;
   const Tensor x = graph.Cast(graph.Input("x", {FLOAT32, {2, 3}}), type);
   const Tensor labels = graph.Input("labels", {INT32, {2}});
+  const Tensor w = graph.Variable("w", {type, {3, 4}}, std::vector<float>(12, 1));
   Tensor logits;
   {
     const Graph::Scope part(graph, scope);
-    logits = graph.MatMul(x, graph.Variable("w", {type, {3, 4}}, std::vector<float>(12, 1)));
+    logits = graph.MatMul(x, w);
   }
   const Graph::Scope part(graph, "loss");
   model.loss = graph.Mean(graph.SoftmaxCrossEntropy(logits, labels));

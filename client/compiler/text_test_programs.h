@@ -39,13 +39,17 @@ inline Tensor AddLayers(Graph& graph, DataType type, uint32_t second = 0) {
   const Tensor x = graph.Input("x", {type, {4, 6}});
   const Tensor w1 = weights("w \"1\"\\ä\n%", 6, 6);
   weights("unused", 2, 2);
-  const Graph::Scope scope(graph, "layer \"1\"");
-  Tensor y = graph.Relu(graph.Add(graph.MatMul(x, w1), graph.Constant({type, {}}, 0.1)));
-  y = graph.Unary(program::v1::TANH, graph.MatMul(y, w1));
+  Tensor y;
+  {
+    const Graph::Scope scope(graph, "layer \"1\"");
+    y = graph.Relu(graph.Add(graph.MatMul(x, w1), graph.Constant({type, {}}, 0.1)));
+    y = graph.Unary(program::v1::TANH, graph.MatMul(y, w1));
+  }
   graph.SetIpu(second);
   graph.SetStage(1);
-  const Graph::Scope inner(graph, std::string(600, '-'));
-  y = graph.Unary(program::v1::SIGMOID, graph.MatMul(y, weights("w2", 6, 3)));
+  const Tensor w2 = weights("w2", 6, 3);
+  const Graph::Scope scope(graph, std::string(600, '-'));
+  y = graph.Unary(program::v1::SIGMOID, graph.MatMul(y, w2));
   const Tensor loss = graph.Mean(graph.Cast(graph.Reshape(y, {12}), FLOAT32));
   graph.Output("y", graph.Reshape(y, {2, 6}));
   return loss;
