@@ -158,7 +158,8 @@ bool Job::AllLoaded() const {
 absl::Status Job::Disagreement() const {
   std::map<std::string, std::set<uint32_t>> by_hash;
   for (const auto& [key, entry] : members_) {
-    if (!entry.left) by_hash[entry.hash].insert(key.first);  // who has left runs nothing any more
+    if (!entry.left)
+      by_hash[entry.hash].insert(key.first);  // an instance that has left runs nothing
   }
   if (by_hash.size() <= 1) return absl::OkStatus();
   std::vector<std::pair<std::set<uint32_t>, std::string>> groups;
@@ -302,15 +303,16 @@ Job::Calls Job::InstanceLeft(const Entry& entry, bool lost) {
       instance);
 }
 
-void Job::Leave(uint32_t instance, uint32_t part, bool lost) {
-  LeaveAfter(std::nullopt, instance, part, lost);
+void Job::Leave(uint32_t instance, uint32_t part, bool lost, const absl::Status& broken_run) {
+  LeaveAfter(std::nullopt, instance, part, lost, broken_run);
 }
 
 void Job::LeaveElsewhere(uint32_t instance, uint32_t part, bool lost, uint64_t runs) {
-  LeaveAfter(runs, instance, part, lost);
+  LeaveAfter(runs, instance, part, lost, absl::OkStatus());
 }
 
-void Job::LeaveAfter(std::optional<uint64_t> runs, uint32_t instance, uint32_t part, bool lost) {
+void Job::LeaveAfter(std::optional<uint64_t> runs, uint32_t instance, uint32_t part, bool lost,
+                     const absl::Status& broken_run) {
   Calls calls;
   {
     base::MutexLock lock(mutex_);
@@ -331,6 +333,11 @@ void Job::LeaveAfter(std::optional<uint64_t> runs, uint32_t instance, uint32_t p
     member.formed = nullptr;
     member.go = nullptr;
     member.left = nullptr;
+    calls = InstanceLeft(it->second, lost);
+    if (!broken_run.ok()) {
+      for (auto& call : FailLocked(broken_run, lost, instance)) calls.push_back(std::move(call));
+    }
+    // After a failure, which the coordinator would not hear any more.
     if (member.coordinator)
       calls.push_back([coordinator = member.coordinator, lost, runs = *runs] {
         coordinator->Leave(lost, runs);
@@ -340,7 +347,6 @@ void Job::LeaveAfter(std::optional<uint64_t> runs, uint32_t instance, uint32_t p
         calls.push_back(
             [left = entry.member.left, instance, runs = *runs] { left(instance, runs); });
     }
-    for (auto& call : InstanceLeft(it->second, lost)) calls.push_back(std::move(call));
   }
   CallAll(calls);
 }

@@ -132,8 +132,10 @@ class Job : public std::enable_shared_from_this<Job> {
   // Says what a part has loaded; differing executables fail the job.
   void Loaded(uint32_t instance, uint32_t part, const std::string& executable_hash);
   // Ends a part. In an orderly way (`lost` false) others fail only when they come to need it, or
-  // need it already: never in a run that it has completed. A lost one fails the job at once.
-  void Leave(uint32_t instance, uint32_t part, bool lost);
+  // need it already: never in a run that it has completed. A lost one fails the job at once, and so
+  // does one that leaves in the middle of a run, of which `broken_run` tells the others.
+  void Leave(uint32_t instance, uint32_t part, bool lost,
+             const absl::Status& broken_run = absl::OkStatus());
   // At the coordinator: a part elsewhere ends, as its own process says by CoordinatorLink::Leave.
   void LeaveElsewhere(uint32_t instance, uint32_t part, bool lost, uint64_t runs);
   // Nobody left.
@@ -211,7 +213,8 @@ class Job : public std::enable_shared_from_this<Job> {
   static void CallAll(const Calls& calls);
 
   // Without `runs`, the part is of this process, which has counted them.
-  void LeaveAfter(std::optional<uint64_t> runs, uint32_t instance, uint32_t part, bool lost);
+  void LeaveAfter(std::optional<uint64_t> runs, uint32_t instance, uint32_t part, bool lost,
+                  const absl::Status& broken_run);
 
   // The rest of the class is called with mutex_ held. Functions that return Calls move callbacks
   // out; the caller calls them after unlocking.

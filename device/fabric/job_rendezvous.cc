@@ -201,7 +201,7 @@ bool Job::WaitsFor(const RendezvousKey& key, const Rendezvous& rendezvous, const
 }
 
 bool Job::IsNeeded(const Entry& entry) const {
-  // A job of several processes forms with all who have loaded.
+  // A job that spans processes forms with every instance that has loaded, or not at all.
   if (!formed_ && (!AllLoaded() || (spans_processes() && !starts_.empty()))) return true;
   return AwaitsMessagesOf(entry) ||
          std::any_of(open_rendezvous_.begin(), open_rendezvous_.end(), [&](const auto& item) {
@@ -297,7 +297,7 @@ void Job::TickCollectives(Clock::time_point now, Clock::duration patience, Calls
   for (uint32_t unit : overdue.units)
     missing.insert(InstanceOfReplica(unit / shape_.ipus_per_replica));
   for (const auto& [key, entry] : members_) {
-    // A collective that began while the instance left.
+    // This catches a collective that began while the instance was leaving.
     if (entry.left && AwaitsMessagesOf(entry)) {
       for (auto& call : InstanceLeft(entry, /*lost=*/false)) calls.push_back(std::move(call));
       return;

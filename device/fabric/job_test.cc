@@ -444,6 +444,32 @@ TEST_F(SpanningJobTest, ARunThatAnInstanceElsewhereHasCompletedIsNotDisturbed) {
   job_->Fail(absl::CancelledError("the test has ended"));
 }
 
+// What a follower tells its coordinator.
+class RecordingLink : public CoordinatorLink {
+ public:
+  void Loaded(const std::string&) override {}
+  void Waits() override {}
+  void Ready(const std::string&) override {}
+  void Alive() override {}
+  void Leave(bool, uint64_t) override { told.push_back("leave"); }
+  void Fail(const absl::Status& cause, bool, uint32_t) override {
+    told.push_back(std::string(cause.message()));
+  }
+  std::vector<std::string> told;
+};
+
+// Others wait for its units in that run, on other processes too.
+TEST_F(JobTest, TheCoordinatorHearsOfABrokenRunBeforeTheInstanceLeaves) {
+  const auto link = std::make_shared<RecordingLink>();
+  job_ = std::make_shared<Job>("j", shape_, Job::Role::kFollower, nullptr);
+  JobMember member = instances_[1].Member(1, 4, 4);
+  member.coordinator = link;
+  ASSERT_TRUE(job_->Join(shape_, std::move(member)).ok());
+  job_->Leave(1, 0, /*lost=*/false, absl::AbortedError("instance 1 left the job during a run"));
+  EXPECT_EQ(link->told,
+            (std::vector<std::string>{"instance 1 left the job during a run", "leave"}));
+}
+
 TEST_F(SpanningJobTest, AnInstanceThatLeavesBeforeTheJobFormsEndsAWaitForIt) {
   Load();
   job_->StartRun(0, 0, 0, [this](const absl::Status& status) { instances_[0].started = status; });

@@ -488,7 +488,7 @@ absl::Status Agent::ResetDevice(absl::string_view partition_id, absl::string_vie
             absl::StrCat("device ", device_id, " is RELEASING: ", WhyReleasing(*lease)));
       }
       return absl::FailedPreconditionError(
-          InUse(*lease, *partition, gcd, device_id, base::PidNamespace()));
+          base::DeviceInUse(UseOf(*lease, device_id, base::PidNamespace())));
     }
   }
   for (const Member& member : members) {

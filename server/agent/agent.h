@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "device/arch/device_id.h"
+#include "device/base/device_use.h"
 #include "device/base/mutex.h"
 #include "device/base/random_id.h"
 #include "device/base/unique_fd.h"
@@ -329,9 +330,11 @@ class Agent {
   // Sets `releasing` to a lease whose owner has left and whose kernels still run.
   absl::Status CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1::AttachOpen& open,
                          LeasePtr* releasing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The message about a device of a GCD that a lease uses, to a reader in this PID namespace.
-  std::string InUse(const Lease& lease, const Partition& partition, uint32_t gcd,
-                    uint32_t device_id, absl::string_view readers_namespace)
+  // A device that a lease uses, to a reader in this PID namespace who needs it and no other.
+  static base::DeviceUse UseOf(const Lease& lease, uint32_t device_id,
+                               absl::string_view readers_namespace);
+  // The message for one to whom another device of the partition would do.
+  absl::Status RefuseInUse(const Lease& lease, const ipuof::v1::AttachOpen& open)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The lease for the log: id, process, partition, device, IPUs by machine.
   std::string LogText(const Lease& lease) const;

@@ -67,37 +67,38 @@ absl::Status Agent::CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1
         *releasing = lease;
         continue;
       }
-      return absl::ResourceExhaustedError(InUse(*lease, *partitions_.at(open.partition_id()),
-                                                open.gcd_id(), open.device_id(),
-                                                open.process().pid_namespace()));
+      return RefuseInUse(*lease, open);
     }
   }
   return absl::OkStatus();
 }
 
-std::string Agent::InUse(const Lease& lease, const Partition& partition, uint32_t gcd,
-                         uint32_t device_id, absl::string_view readers_namespace) {
+base::DeviceUse Agent::UseOf(const Lease& lease, uint32_t device_id,
+                             absl::string_view readers_namespace) {
   const ipuof::v1::ProcessInfo& process = lease.open.process();
-  base::DeviceUse use{
-      .device_id = device_id,
-      .pid = base::PidText(process.pid(), process.pid_namespace(), readers_namespace),
-      .program = process.executable(),
-      .user = lease.UserName(),
-      .host = process.host(),
-      .seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() -
-                                                                  lease.attached_at)
-                     .count(),
-      .partition = absl::StrCat("partition ", partition.spec.id())};
-  if (partition.gcds.size() > 1) use.partition = absl::StrCat("GCD ", gcd, " of ", use.partition);
-  const std::vector<Member>& members = partition.gcds[gcd];
+  const auto since = std::chrono::steady_clock::now() - lease.attached_at;
+  return {.device_id = device_id,
+          .pid = base::PidText(process.pid(), process.pid_namespace(), readers_namespace),
+          .program = process.executable(),
+          .user = lease.UserName(),
+          .host = process.host(),
+          .seconds = std::chrono::duration_cast<std::chrono::seconds>(since).count()};
+}
+
+absl::Status Agent::RefuseInUse(const Lease& lease, const ipuof::v1::AttachOpen& open) {
+  base::DeviceUse use = UseOf(lease, open.device_id(), open.process().pid_namespace());
+  const Partition& partition = *partitions_.at(open.partition_id());
+  const std::vector<Member>& members = partition.gcds[open.gcd_id()];
   for (const Member& member : members) {
     if (!member.here()) continue;
     const Owner& owner = owners_[member.ipu];
     ++use.ipus;
     if (owner.holder == nullptr && owner.reserver == nullptr) ++use.free_ipus;
   }
-  if (use.ipus < members.size()) use.partition += " at this agent";
-  return base::DeviceInUse(use);
+  use.partition = absl::StrCat(
+      partition.gcds.size() > 1 ? absl::StrCat("GCD ", open.gcd_id(), " of ") : "", "partition ",
+      partition.spec.id(), use.ipus < members.size() ? " at this agent" : "");
+  return absl::ResourceExhaustedError(base::DeviceInUse(use));
 }
 
 std::weak_ptr<void> Agent::Attach(const ipuof::v1::AttachOpen& request, LeaseEvents events,
@@ -436,14 +437,15 @@ void Agent::GoOnReleasing(const LeasePtr& lease, const absl::Status& cause, bool
     TellOfLeaving(*lease, lost);
   }
   if (const auto loaded = LoadedOn(*lease)) loaded->engine->Cancel(cause);
-  if (lease->job) lease->job->Leave(lease->open.job().instance_index(), lease->open.part(), lost);
+  const uint32_t instance = lease->open.job().instance_index();
   // Units that wait for others of the same lease would wait for ever once it is cancelled.
-  if (lease->job && running) {
-    lease->job->Fail(absl::AbortedError(absl::StrCat(
-                         "instance ", lease->open.job().instance_index(), " (",
-                         ProcessName(lease->open.process()), ") left the job during a run")),
-                     lost, lease->open.job().instance_index());
+  absl::Status broken_run;
+  if (running) {
+    broken_run = absl::AbortedError(absl::StrCat("instance ", instance, " (",
+                                                 ProcessName(lease->open.process()),
+                                                 ") left the job during a run"));
   }
+  if (lease->job) lease->job->Leave(instance, lease->open.part(), lost, broken_run);
   if (!busy) return FinishRelease(lease);
   if (lease->job == nullptr) return;
   // The run may have ended, and the lease with it, before its part left the job.
