@@ -3,14 +3,25 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 
 namespace vpod::base {
 namespace {
 
-std::string Framed(const char* before, const std::string& text, const char* after = "") {
-  return text.empty() ? "" : absl::StrCat(before, text, after);
+// What a process says of itself, so that no name can pass for a part of the sentence.
+std::string Quoted(const std::string& name) {
+  const bool is_plain = absl::c_all_of(
+      name, [](char c) { return absl::ascii_isalnum(c) || absl::StrContains("._+@-", c); });
+  return is_plain ? name : absl::StrCat("\"", absl::StrReplaceAll(name, {{"\"", "'"}}), "\"");
+}
+
+std::string Framed(const char* before, const std::string& name, const char* after = "") {
+  return name.empty() ? "" : absl::StrCat(before, Quoted(name), after);
 }
 
 std::string Duration(int64_t seconds) {
@@ -18,6 +29,7 @@ std::string Duration(int64_t seconds) {
 }
 
 std::string NextStep(const DeviceUse& use) {
+  if (use.partition.empty()) return "; wait until it detaches";
   if (use.free_ipus == 0)
     return absl::StrCat("; no IPU of ", use.partition, " is free. Wait, or use another partition");
   return absl::StrCat("; ", use.free_ipus, " of ", use.ipus, " IPUs of ", use.partition,
@@ -50,7 +62,7 @@ std::string DeviceInUse(const DeviceUse& use) {
   return absl::StrCat("device ", use.device_id, " is in use by process ", use.pid,
                       Framed(" (", use.program, ")"), Framed(" of ", use.user),
                       Framed(" on ", use.host), ", ", use.since, " ", Duration(use.seconds), " ago",
-                      NextStep(use), "; 'gc-monitor' shows who uses which");
+                      NextStep(use), "; run 'gc-monitor' to see who uses which IPUs");
 }
 
 }  // namespace vpod::base

@@ -24,15 +24,17 @@ std::string PidText(uint32_t pid, absl::string_view pid_namespace,
 struct DeviceUse {
   uint32_t device_id = 0;
   std::string pid;                  // by PidText
-  std::string program, user, host;  // of the process; left out where they are empty
+  std::string program, user, host;  // as the process says; left out where they are empty
   const char* since = "attached";   // what it did `seconds` ago
   int64_t seconds = 0;
+  // "partition p16", with what its IPUs are, if not all. Empty: no other device would do.
+  std::string partition;
   uint32_t free_ipus = 0, ipus = 0;  // of the partition
-  std::string partition;             // "partition p16", with what those IPUs are, if not all
 };
 
 // "device 14 is in use by process 4711 (train) of alice on host1, attached 4m1s ago; 3 of 16 IPUs
-// of partition p16 are free. Choose …"
+// of partition p16 are free. Wait, or …". Names with other characters than those of words are
+// quoted.
 std::string DeviceInUse(const DeviceUse& use);
 
 }  // namespace vpod::base

@@ -81,7 +81,7 @@ struct Agent::Lease {
   bool busy() const { return running || preparing; }
   uint32_t runs = 0;  // for simulated errors
 
-  // Whose key opened it is known; without a key it is what the process says of itself.
+  // The user whose key opened the lease, or else the user that the process declares.
   const std::string& UserName() const { return user.empty() ? open.process().user() : user; }
 };
 

@@ -34,24 +34,15 @@ bool IsNumberUpTo(absl::string_view text, uint32_t largest) {
   return absl::SimpleAtoi(text, &number) && number <= largest;
 }
 
-std::string DeviceInUse(const MonitoredPartition& partition, uint32_t device_id,
-                        const ipuof::v1::ProcessInfo& process, int64_t now) {
-  base::DeviceUse use{
-      .device_id = device_id,
-      .pid = base::PidText(process.pid(), process.pid_namespace(), base::PidNamespace()),
-      .program = process.executable(),
-      .user = process.user(),
-      .host = process.host(),
-      .since = "started",
-      .seconds = now - process.start_time_unix(),
-      .ipus = static_cast<uint32_t>(partition.num_ipus()),
-      .partition = absl::StrCat("partition ", partition.id)};
-  if (partition.show_gcd)
-    use.partition = absl::StrCat("GCD ", partition.gcd, " of ", use.partition);
-  for (const auto& ipu : partition.ipus) {
-    if (!ipu.attached() && ipu.releasing().empty()) ++use.free_ipus;
-  }
-  return base::DeviceInUse(use);
+std::string DeviceInUse(uint32_t device_id, const ipuof::v1::ProcessInfo& process, int64_t now) {
+  return base::DeviceInUse(
+      {.device_id = device_id,
+       .pid = base::PidText(process.pid(), process.pid_namespace(), base::PidNamespace()),
+       .program = process.executable(),
+       .user = process.user(),
+       .host = process.host(),
+       .since = "started",
+       .seconds = now - process.start_time_unix()});
 }
 
 }  // namespace
@@ -61,7 +52,7 @@ absl::Status CheckIdle(const MonitoredPartition& partition, uint32_t device_id, 
   for (const auto& ipu : partition.ipus) {
     if (ipu.routing_id() < range.first || ipu.routing_id() >= range.first + range.count) continue;
     if (!ipu.attached()) continue;
-    return absl::FailedPreconditionError(DeviceInUse(partition, device_id, ipu.process(), now));
+    return absl::FailedPreconditionError(DeviceInUse(device_id, ipu.process(), now));
   }
   return absl::OkStatus();
 }

@@ -70,9 +70,8 @@ TEST(CheckIdleTest, NamesTheHolderOfAnyIpuOfTheDevice) {
   for (uint32_t device : {3, 5, 6}) {
     EXPECT_EQ(CheckIdle(partition, device, 1241).message(),
               "device " + std::to_string(device) +
-                  " is in use by process 81816 (train) of alice on host-1, started 4m1s ago; 3 of "
-                  "4 IPUs of partition p1 are free. Wait, or choose a device whose IPUs are free; "
-                  "'gc-monitor' shows who uses which");
+                  " is in use by process 81816 (train) of alice on host-1, started 4m1s ago; wait "
+                  "until it detaches; run 'gc-monitor' to see who uses which IPUs");
   }
   partition.ipus[3].mutable_process()->set_pid_namespace("pid:[1]");
   EXPECT_NE(CheckIdle(partition, 3, 1241).message().find("81816 of another PID namespace (train)"),
