@@ -258,8 +258,7 @@ std::string MonitorCsv(const std::vector<MonitoredPartition>& partitions, int64_
                                             "IPU utilisation",
                                             "IPU utilisation session",
                                             "Link errors",
-                                            "IPU power",
-                                            "PID namespace"};
+                                            "IPU power"};
   std::string text = headings ? absl::StrCat(absl::StrJoin(columns, ","), "\n") : "";
   for (const auto& partition : partitions) {
     for (const auto& ipu : partition.ipus) {

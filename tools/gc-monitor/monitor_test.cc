@@ -317,11 +317,10 @@ TEST(MonitorCsv, HasTheColumnsThatPublicSamplersRead) {
   EXPECT_EQ(lines[0],
             "IPU-M,Serial,IPU-M SW,Server version,ICU FW,Type,ID,IPU#,Routing,Partition,GCD,PID,"
             "Command,Time,User,Clock,IPU temp,Board temp,Board power,Application host,PCIe ID,"
-            "IPU error state,IPU utilisation,IPU utilisation session,Link errors,IPU power,PID "
-            "namespace");
+            "IPU error state,IPU utilisation,IPU utilisation session,Link errors,IPU power");
   EXPECT_EQ(lines[1].rfind("10.5.48.1,0021.0002.8221718,", 0), 0u) << lines[1];
   for (const std::string& line : lines)
-    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 26) << line;
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 25) << line;
   EXPECT_NE(lines[2].find(",4711,a b,13s,alice,1330MHz,"), std::string::npos) << lines[2];
   EXPECT_EQ(Lines(MonitorCsv({partition}, kNow, /*headings=*/false)).size(), 2u);
 }
