@@ -30,9 +30,11 @@ absl::Status CheckThatItFits(const graph::Graph& graph, const CompileOptions& op
   VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
   if (engine.allow_out_of_memory && !SdkLogs(LogModule::kEngine, LogLevel::kWarn))
     return absl::OkStatus();
-  const std::string message = WhyNotFit(graph, options, *compiled.executable, verdict);
-  if (!engine.allow_out_of_memory) return absl::ResourceExhaustedError(message);
-  SdkLog(LogModule::kEngine, LogLevel::kWarn, message);
+  if (!engine.allow_out_of_memory)
+    return absl::ResourceExhaustedError(WhyNotFit(graph, options, *compiled.executable, verdict));
+  // Trials would take many times as long as the compilation, for a warning.
+  SdkLog(LogModule::kEngine, LogLevel::kWarn,
+         model::OutOfMemoryMessage(verdict, options.front.names));
   return absl::OkStatus();
 }
 

@@ -73,7 +73,7 @@ std::string ToTry(const Network& network, const CompileOptions& options, bool tr
                              {{": fits", ""},
                               {": not alone", ""},
                               {": not tried", ""},
-                              {" What is not tried changes the model.", ""},
+                              {" Advice that was not tried takes a change of the model.", ""},
                               {" Together, what was tried fits.", ""},
                               {" Even together, what was tried does not fit.", ""}});
 }
@@ -205,7 +205,7 @@ TEST(MemoryAdviceTest, EachOptionIsTried) {
   EXPECT_GT(fits, 0);
   EXPECT_LT(fits, 4);
   EXPECT_THAT(tried, testing::HasSubstr(absl::StrCat(kMoreIpus, ": not tried")));
-  EXPECT_THAT(tried, testing::EndsWith(" What is not tried changes the model."));
+  EXPECT_THAT(tried, testing::EndsWith(" Advice that was not tried takes a change of the model."));
 }
 
 TEST(MemoryAdviceTest, WhatIsNotEnoughAloneIsTriedTogether) {

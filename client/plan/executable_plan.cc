@@ -49,7 +49,7 @@ absl::Status CheckPod(const program::Executable& executable, uint32_t pod) {
   }
   if (compiled_for != 0 && compiled_for != replicas) {
     return absl::InvalidArgumentError(
-        absl::StrCat(what, ", and the executable is for ", compiled_for));
+        absl::StrCat(what, ", but the executable is for ", compiled_for));
   }
   const absl::Status meet = program::CheckReplicas(executable.proto(), replicas);
   if (meet.ok()) return meet;

@@ -99,7 +99,7 @@ TEST(PhasesTest, AddUpToTheCyclesOfTheRun) {
 TEST(ExecutablePlanTest, WrongPodsAreRefused) {
   const auto executable = ExecutableOf(Request(2), 4);
   EXPECT_EQ(PlanExecutable(*executable, 8, "m2000").status().message(),
-            "a POD of 8 IPUs has 4 replicas, and the executable is for 2");
+            "a POD of 8 IPUs has 4 replicas, but the executable is for 2");
   EXPECT_EQ(PlanExecutable(*executable, 3, "m2000").status().message(),
             "a POD of 3 IPUs has no whole number of replicas of 2");
   EXPECT_FALSE(PlanExecutable(*executable, 0, "m2000").ok());
@@ -129,7 +129,7 @@ TEST_F(ShardedExecutableTest, IsForTheReplicasThatItWasCompiledFor) {
               "a POD of 2 IPUs has 2 replicas, but 4 share the state of the optimiser");
     EXPECT_EQ(
         CheckPod(*executable, 64).message(),
-        absl::StrCat("a POD of 64 IPUs has 64 replicas, and the executable is for ", replicas));
+        absl::StrCat("a POD of 64 IPUs has 64 replicas, but the executable is for ", replicas));
   }
 }
 

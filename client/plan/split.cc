@@ -21,6 +21,7 @@ absl::StatusOr<PartCosts> CostsOfParts(const PlanRequest& request) {
   single.network.ipus = 1;
   single.network.stages.clear();
   single.pod = 1;
+  single.replicas.reset();
   single.accumulation = single.device_iterations = 1;
   single.network.micro_batch = kMicroBatch;
   std::map<std::string, uint64_t> cycles;

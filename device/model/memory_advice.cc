@@ -175,7 +175,8 @@ std::vector<MemorySaving> MemorySavings(const ProgramFeatures& features, uint32_
   std::vector<MemorySaving> savings;
   for (const auto& [saved, advice] : bytes) savings.push_back({saved / memory.total, advice});
   savings.push_back(OfMoreIpus(features, memory));
-  std::erase_if(savings, [](const auto& saving) { return saving.part * kWorthTrying < 1; });
+  // Nothing is saved of nothing, of which a part is not a number.
+  std::erase_if(savings, [](const auto& saving) { return !(saving.part * kWorthTrying >= 1); });
   return savings;
 }
 
@@ -189,6 +190,26 @@ std::vector<MemoryAdvice> AdviceOf(std::vector<MemorySaving> savings) {
   }
   return advice;
 }
+
+namespace {
+
+// Advice that can be followed together: state that an optimiser does not have cannot be moved, and
+// IPUs are doubled once.
+std::vector<MemoryAdvice> WithoutContradictions(std::vector<MemoryAdvice> advice) {
+  const auto has = [&](MemoryAdvice each) {
+    return std::find(advice.begin(), advice.end(), each) != advice.end();
+  };
+  const bool moves_state =
+                 has(MemoryAdvice::kOffChipOptimizerState) || has(MemoryAdvice::kTensorShards),
+             is_sharded = has(MemoryAdvice::kMoreIpusSharded);
+  std::erase_if(advice, [&](MemoryAdvice each) {
+    return (moves_state && each == MemoryAdvice::kSmallerOptimizer) ||
+           (is_sharded && each == MemoryAdvice::kMoreIpus);
+  });
+  return advice;
+}
+
+}  // namespace
 
 std::string TextOf(MemoryAdvice advice, const OptionNames& names) {
   const auto* row = std::find_if(std::begin(kAdviceTexts), std::end(kAdviceTexts),
@@ -228,8 +249,9 @@ std::string OutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& 
   if (lines.empty()) return verdict.why;
   std::string message = absl::StrCat(verdict.why, " To try: ", absl::StrJoin(lines, ", "), ".");
   if (!does_one_fit && insufficient.size() > 1)
-    absl::StrAppend(&message, ResultTogether(trial(insufficient)));
-  if (is_one_not_tried) absl::StrAppend(&message, " What is not tried changes the model.");
+    absl::StrAppend(&message, ResultTogether(trial(WithoutContradictions(insufficient))));
+  if (is_one_not_tried)
+    absl::StrAppend(&message, " Advice that was not tried takes a change of the model.");
   return message;
 }
 

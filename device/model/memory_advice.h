@@ -65,7 +65,7 @@ std::vector<MemoryAdvice> AdviceOf(std::vector<MemorySaving> savings);
 // "recomputation (CompileOptions::recomputation: kStandard)"
 std::string TextOf(MemoryAdvice advice, const OptionNames& names);
 
-// Whether a program fits, and if not, why and what to try.
+// The result of a check of memory: whether a program fits, and if not, why and what to try.
 struct MemoryVerdict {
   bool fits = true;
   // "Out of memory: …": which IPU, how many tiles and by how much, the fullest tiles, what is on

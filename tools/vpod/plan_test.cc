@@ -152,7 +152,7 @@ TEST(PlanTest, AFileIsPlannedForTheReplicasThatItIsFor) {
   const auto plan = PlanOf({"plan", file, "--json"});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_THAT(plan->text, AllOf(HasSubstr("\"ipus\": 8"), HasSubstr("\"replicas\": 4")));
-  const std::string others = "a POD of 64 IPUs has 32 replicas, and the executable is for 4";
+  const std::string others = "a POD of 64 IPUs has 32 replicas, but the executable is for 4";
   const auto some = PlanOf({"plan", file, "--pod", "8,64", "--json"});
   ASSERT_TRUE(some.ok()) << some.status();
   EXPECT_EQ(some->text, plan->text);

@@ -58,7 +58,7 @@ TEST_F(PlannedProgramTest, GivesWhatTheFirstSessionWouldLoad) {
   EXPECT_EQ(plan->runs[0].items, 4u * 7 * 2);
 }
 
-// It unwinds, as for any other error, and says nothing of one.
+// It unwinds as after any error, but prints none.
 TEST_F(PlannedProgramTest, TheProgramEndsByItself) {
   const std::string status = directory_ + "/status", said = directory_ + "/said";
   const auto executable =
