@@ -72,8 +72,8 @@ absl::Status EndPoints::Listen(const std::string& address,
       grpc::ServerBuilder::SyncServerOption::NUM_CQS,
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsPerConnection);
-  // gRPC lets a client send so much of a message, and the rest once the call may be read. By
-  // default it would let a fast client send all of it before the call is refused.
+  // gRPC accepts this much of a message at once, and the rest when the call is read. By default it
+  // would accept all that a fast client sends before the call is refused.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   add_services(builder);

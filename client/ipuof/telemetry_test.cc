@@ -32,7 +32,7 @@ class FakeAgent : public telemetry::v1::Telemetry::Service {
   }
   ~FakeAgent() override { server_->Shutdown(std::chrono::system_clock::now()); }
   std::string endpoint() const { return "127.0.0.1:" + std::to_string(port_); }
-  // Whom the IPU is attached to; call before it is asked.
+  // Sets the process that the fake reports; call before the first request.
   void SetProcess(const v1::ProcessInfo& process) { process_ = process; }
 
  private:

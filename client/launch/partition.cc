@@ -42,7 +42,7 @@ std::string OptionsJson(const std::map<std::string, std::string>& options) {
   return json.dump();
 }
 
-// Of an instance of which an agent tells.
+// The process id of an instance in an event of an agent.
 template <class Event>
 std::string PidText(const Event& event) {
   return base::PidText(event.pid(), event.pid_namespace(), base::PidNamespace());
@@ -138,13 +138,14 @@ absl::Status JobPartition::FindId() {
   id_source_ = "--vipu-partition";
   if (id_.empty()) {
     id_source_ = "IPUOF_VIPU_API_PARTITION_ID";
-    id_ = vipu::Environment(id_source_);
+    id_ = vipu::Environment(id_source_.c_str());
   }
   if (!id_.empty()) {
     const absl::Status good = base::CheckObjectId(id_);
     return good.ok() ? good
                      : absl::InvalidArgumentError(absl::StrCat(id_source_, ": ", good.message()));
   }
+  id_source_ = "";
   VPOD_ASSIGN_OR_RETURN(const auto partitions, client_->ListPartitions());
   if (partitions.empty()) {
     return absl::NotFoundError(
@@ -188,8 +189,9 @@ absl::Status JobPartition::Create() {
   if (!status.ok()) {
     return absl::Status(
         status.code(),
-        absl::StrCat("partition ", id_, ", which ", id_source_,
-                     " names, does not exist, and cannot be created: ", status.message()));
+        absl::StrCat("partition ", id_,
+                     id_source_.empty() ? "" : absl::StrCat(", which ", id_source_, " names,"),
+                     " does not exist, and cannot be created: ", status.message()));
   }
   created_ = true;
   interruption_.SetLast(RemovalCommand());

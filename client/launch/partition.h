@@ -90,7 +90,7 @@ class JobPartition {
   base::Interruption& interruption_;
   std::unique_ptr<vipu::Client> client_;
   std::string id_;
-  const char* id_source_ = "";  // the option or variable that names the partition
+  std::string id_source_;  // the option or variable that names the partition; empty: none does
   bool reconfigurable_ = false;
   bool created_ = false;
   uint32_t size_ = 0;

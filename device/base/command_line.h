@@ -17,7 +17,7 @@ CLI::Validator OneOf(const std::vector<std::string>& words);
 // validators keep the validators' words.
 std::string DescribeWrongUsage(const CLI::App& app, const CLI::ParseError& error);
 
-// The same for usage whose fault the program finds by itself.
+// The same for mistakes that the program finds after parsing.
 std::string WithHelpHint(const CLI::App& app, const std::string& what);
 
 // Parses the words after the program's name. Returns the exit status if the program is to end: 0

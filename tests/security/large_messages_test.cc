@@ -22,7 +22,7 @@ using google::protobuf::MethodDescriptor;
 
 // MiB. Calls that need no key may be read: 64 messages of 4 MiB, and something around them. An
 // agent ends the connections of messages that are not complete beyond 192 MiB (incomplete_bytes in
-// server/rpc/bounded_listener.h); what comes before it looks is beside that.
+// server/rpc/bounded_listener.h); bytes that arrive between two checks come on top.
 constexpr long kMost = 256;
 constexpr int kCalls = 64;
 constexpr long kAnyThreads = 1000;  // this test is about memory

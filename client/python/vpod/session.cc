@@ -59,7 +59,7 @@ Device Open(const Executable& executable) {
   const py::gil_scoped_release unlocked;
   const program::Executable& compiled = *executable.compiled.executable;
   const uint32_t ipus = compiled.ipus_per_replica();
-  // The other instances would lose this one if it left again, without the reason.
+  // If it attached and left again, the others would see a lost instance and not the reason.
   if (popdist::isPopdistEnvSet() && !compiler::IsPlannedProgram())
     Check(program::CheckTotalReplicas(compiled.proto(), popdist::getNumTotalReplicas()));
   return {
@@ -94,7 +94,7 @@ class Session {
     session_ = Take([&] {
       const py::gil_scoped_release unlocked;
       auto session = session::Session::Create(std::move(device->device), executable.compiled);
-      if (!session.ok()) opened.device.reset();  // one that was given stays the caller's
+      if (!session.ok()) opened.device.reset();  // a device that was passed in remains the caller's
       return session;
     }());
   }
