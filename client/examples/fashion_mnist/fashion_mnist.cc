@@ -323,6 +323,49 @@ absl::StatusOr<double> Trainer::Evaluate(const Dataset& data) {
   return static_cast<double>(correct) / static_cast<double>(data.size());
 }
 
+compiler::Model ModelOf(const Arguments& arguments, const Place& place) {
+  Model model = BuildModel(arguments);
+  compiler::CompileOptions options;
+  options.total_replicas = place.total;
+  // To find NaN, each operation by its own name.
+  options.fusion = !arguments.no_fusion && !arguments.check_finite;
+  options.programs = {
+      {.name = "train",
+       .device_iterations = arguments.device_iterations,
+       .accumulation = arguments.accumulation,
+       .loss = model.loss,
+       .optimizer = compiler::SgdOptions{.learning_rate = arguments.learning_rate,
+                                         .momentum = arguments.momentum}},
+      {.name = "evaluate",
+       .device_iterations = arguments.device_iterations * arguments.accumulation},
+  };
+  return {std::move(model.graph), std::move(options)};
+}
+
+// For the message about a program that does not fit. Other changes take a change of this file.
+model::OptionNames OwnOptions() {
+  return {.accumulation = "--micro-batch, --accumulation",
+          .recomputation = "",
+          .memory_proportions = "",
+          .off_chip_activations = "",
+          .off_chip_optimizer_state = "",
+          .off_chip_weights = "",
+          .off_chip_accumulators = "",
+          .tensor_shards = "",
+          .ipus_per_replica = "",
+          .ipus_without_pipeline = ""};
+}
+
+// The model of a user who follows advice. InvalidArgument: no argument does what it says.
+absl::StatusOr<compiler::Model> Followed(Arguments arguments, const Place& place,
+                                         const std::vector<model::MemoryAdvice>& changes) {
+  if (changes != std::vector{model::MemoryAdvice::kMoreAccumulation} || arguments.micro_batch < 2)
+    return absl::InvalidArgumentError("no argument does it");
+  arguments.micro_batch /= 2;
+  arguments.accumulation *= 2;
+  return ModelOf(arguments, place);
+}
+
 absl::Status Run(const Arguments& arguments, const Place& place) {
   std::ofstream loss_file;
   if (!arguments.loss_file.empty() && place.instance == 0) {
@@ -341,22 +384,12 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
   }
   VPOD_ASSIGN_OR_RETURN(const Dataset train, LoadFashionMnist(arguments.data, "train"));
   VPOD_ASSIGN_OR_RETURN(const Dataset test, LoadFashionMnist(arguments.data, "t10k"));
-  const Model model = BuildModel(arguments);
-  compiler::CompileOptions options;
-  options.total_replicas = place.total;
+  compiler::Model model = ModelOf(arguments, place);
+  compiler::CompileOptions& options = model.options;
   if (place.instance == 0) options.dump_passes = arguments.dump_passes;  // all compile the same
-  // To find NaN, each operation by its own name.
-  options.fusion = !arguments.no_fusion && !arguments.check_finite;
-  options.programs = {
-      {.name = "train",
-       .device_iterations = arguments.device_iterations,
-       .accumulation = arguments.accumulation,
-       .loss = model.loss,
-       .optimizer = compiler::SgdOptions{.learning_rate = arguments.learning_rate,
-                                         .momentum = arguments.momentum}},
-      {.name = "evaluate",
-       .device_iterations = arguments.device_iterations * arguments.accumulation},
-  };
+  options.front = {.names = OwnOptions(), .rebuild = [&](const auto& changes) {
+                     return Followed(arguments, place, changes);
+                   }};
   VPOD_ASSIGN_OR_RETURN(
       const compiler::Compiled compiled,
       compiler::CompileCached(model.graph, options, arguments.executable_cache_path,
