@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "client/graph/gradients/gradients.h"
 #include "client/session/ipu_model.h"
@@ -76,6 +77,8 @@ class Compiled {
       const Tensor zeros = graph.Constant(graph.TypeOf(inputs[i]), 0);
       graph.Output(absl::StrCat("dx", i), gradients[i].valid() ? gradients[i] : zeros);
     }
+    draws_ = absl::c_any_of(
+        graph.buffers(), [&](Tensor buffer) { return graph.values()[buffer.id].name == kCounter; });
     auto compiled = compiler::Compile(graph, {.programs = {{.name = "run"}}});
     EXPECT_TRUE(compiled.ok()) << compiled.status();
     if (!compiled.ok()) return;
@@ -93,6 +96,10 @@ class Compiled {
     if (stream.ok()) std::copy(values.begin(), values.end(), stream->begin());
   }
   void Run() {
+    // The same random elements in each run, or its loss would be that of another function.
+    if (draws_) {
+      ASSERT_TRUE(session_->WriteFloats(kCounter, std::vector<float>{0}).ok());
+    }
     const auto cycles = session_->Run("run");
     ASSERT_TRUE(cycles.ok()) << cycles.status();
   }
@@ -108,6 +115,8 @@ class Compiled {
   const std::vector<float>& weights() const { return weights_; }
 
  private:
+  static constexpr char kCounter[] = "random/counter";
+  bool draws_ = false;
   std::vector<float> weights_;
   std::unique_ptr<session::Session> session_;
 };

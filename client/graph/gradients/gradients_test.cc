@@ -344,7 +344,6 @@ TEST(GradientTest, SelectWithBroadcasting) {
   });
 }
 
-// Programs without training do not count micro-batches: each run has the same mask.
 TEST(GradientTest, Dropout) {
   for (const float probability : {0.0f, 0.25f, 0.75f, 1.0f}) {
     SCOPED_TRACE(probability);
