@@ -189,7 +189,7 @@ TEST_F(AgentTest, DeclaredTextIsKeptShortAndInOneLine) {
   EXPECT_LE(shown.user().size(), 260u);
   EXPECT_EQ(shown.executable(), "\uFFFDgpj");
   EXPECT_THAT(std::string(Attach(Open(0)).status().message()),
-              testing::StartsWith("device 0 is in use by process 4711 (\"\uFFFDgpj\") of uuu"));
+              testing::StartsWith("device 0 is in use by process 4711 (\"\uFFFDgpj\") of \"uuu"));
   EXPECT_THAT(std::string(Attach(Open(0)).status().message()),
               testing::HasSubstr(" on \"a\uFFFD[2Jb\uFFFDc\", attached "));
   // Names that are compared, not shown, are refused when they are long.
