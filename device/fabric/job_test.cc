@@ -465,6 +465,7 @@ TEST_F(JobTest, TheCoordinatorHearsOfABrokenRunBeforeTheInstanceLeaves) {
   JobMember member = instances_[1].Member(1, 4, 4);
   member.coordinator = link;
   ASSERT_TRUE(job_->Join(shape_, std::move(member)).ok());
+  job_->Loaded(1, 0, "c3d4");
   job_->Leave(1, 0, /*lost=*/false, absl::AbortedError("instance 1 left the job during a run"));
   EXPECT_EQ(link->told,
             (std::vector<std::string>{"instance 1 left the job during a run", "leave"}));
