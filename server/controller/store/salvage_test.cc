@@ -99,7 +99,7 @@ TEST_F(SalvageTest, ALogThatIsCutOrGoneLeavesWhatIsBefore) {
   EXPECT_NE(salvaged->uncertain.find("which they were is not known"), std::string::npos);
   // Nothing had been brought into the database yet.
   EXPECT_EQ(Salvage(database_, "", acknowledged_).status().message(),
-            "it cannot be salvaged (no such table: meta); restore a backup");
+            "it cannot be salvaged (its tables are not the expected ones); restore a backup");
 }
 
 // The log had been brought into the database: its beginning must not be laid over that.
