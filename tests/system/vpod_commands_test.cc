@@ -415,15 +415,30 @@ TEST_F(DescribedPodTest, AllOfItIsMadeAndAgainChangesNothing) {
   EXPECT_EQ(pod_.Shell("vipu list partitions | grep -c ' ACTIVE$'").out, "3\n");
 }
 
-// As after an attempt that was interrupted between the user and the file.
-TEST_F(DescribedPodTest, AMissingKeyIsRenewed) {
+// A user may have been given the file.
+TEST_F(DescribedPodTest, AKeyThatIsNotHereIsLeftAlone) {
+  ASSERT_EQ(Apply(kLab).code, 0);
+  ASSERT_EQ(pod_.Run({"vpod", "use", "lab1"}).code, 0);
+  const std::string file = HomeOf("lab1") + "/alice.vipu-cli.hcl",
+                    moved = HomeOf("lab1") + "/moved";
+  std::filesystem::rename(file, moved);
+  const std::string before = pod_.Shell("vipu-admin list events").out;
+  EXPECT_EQ(Apply(kLab).code, 0);
+  EXPECT_EQ(pod_.Shell("vipu-admin list events").out, before);
+  EXPECT_EQ(pod_.Run({"vipu", "--config", moved, "list", "partitions"}).code, 0);
+}
+
+// As after an attempt that was interrupted before the key was in its file.
+TEST_F(DescribedPodTest, AKeyThatNobodyHasIsRenewed) {
   ASSERT_EQ(Apply(kLab).code, 0);
   ASSERT_EQ(pod_.Run({"vpod", "use", "lab1"}).code, 0);
   const std::string file = HomeOf("lab1") + "/alice.vipu-cli.hcl";
-  const std::string lost = base::ReadFile(file);
-  ASSERT_EQ(unlink(file.c_str()), 0);
+  const std::string whole = base::ReadFile(file);
+  pod_.Shell("sed -i /access-key/d " + file);
+  ASSERT_NE(base::ReadFile(file), whole);
+  EXPECT_EQ(pod_.Run({"vpod", "env", "--user", "alice"}).code, 1);
   EXPECT_EQ(Apply(kLab).code, 0);
-  EXPECT_NE(base::ReadFile(file), lost);
+  EXPECT_NE(base::ReadFile(file), whole);
   EXPECT_EQ(pod_.Run({"vipu", "--config", file, "list", "partitions"}).code, 0);
 }
 

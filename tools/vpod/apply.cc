@@ -130,14 +130,19 @@ class Applier {
     return absl::OkStatus();
   }
 
-  // The key cannot be asked for again, so it is in a file before anything is said.
+  // The key cannot be asked for again, so it is in a file before anything is said. A file without a
+  // key comes first: it says of an attempt that ends here that nobody has the key.
   absl::Status CreateUser(const vipuadmin::User& user) {
-    VPOD_ASSIGN_OR_RETURN(const std::string key, client_.CreateUser(user));
-    return WriteKey(user, key);
+    VPOD_RETURN_IF_ERROR(WriteKey(user, ""));
+    const auto key = client_.CreateUser(user);
+    if (key.ok()) return WriteKey(user, *key);
+    unlink(pod_.UserConfig(user.id()).c_str());
+    return key.status();
   }
-  // An earlier attempt may have ended between the user and the file.
+  // Of an earlier attempt that was interrupted. Without a file the key is somewhere else, as with
+  // the user.
   absl::Status RenewMissingKey(const vipuadmin::User& user) {
-    if (access(pod_.UserConfig(user.id()).c_str(), F_OK) == 0) return absl::OkStatus();
+    if (pod_.KeyOf(user.id()) != Pod::UserKey::kNone) return absl::OkStatus();
     // The administrator, as whom we call, has one.
     const vipu::ClientConfig& own = client_.config();
     if (user.id() == own.user_id && !own.access_key.empty()) return WriteKey(user, own.access_key);

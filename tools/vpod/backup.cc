@@ -1,5 +1,8 @@
 #include "tools/vpod/backup.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -7,13 +10,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "client/vipu/client.h"
 #include "device/base/file.h"
 #include "device/base/status.h"
+#include "device/base/unique_fd.h"
+#include "tools/vpod/ending_signals.h"
 #include "tools/vpod/run_program.h"
 
 namespace vpod::tools {
@@ -38,30 +46,71 @@ void OpenDirectories(const std::string& root) {
   }
 }
 
-// A directory for its owner only, which goes with the object.
+void RemoveTree(const std::string& root) {
+  std::error_code error;
+  OpenDirectories(root);
+  fs::remove_all(root, error);
+}
+
+// A directory for its owner only, which goes with the object, or when a signal ends the process. It
+// holds keys: what a command that was killed left is removed by the next one. A lock beside the
+// files says whether the process that made them is still there.
 class PrivateDirectory {
  public:
-  static absl::StatusOr<PrivateDirectory> Make() {
+  static absl::StatusOr<std::unique_ptr<PrivateDirectory>> Make() {
     std::error_code error;
-    std::string path = (fs::temp_directory_path(error) / "vpod-backup-XXXXXX").string();
-    if (mkdtemp(path.data()) != nullptr) return PrivateDirectory(std::move(path));
-    return absl::UnavailableError(
-        absl::StrCat("cannot make the directory ", path, ": ", std::strerror(errno)));
+    const fs::path parent = fs::temp_directory_path(error);
+    RemoveThoseOfTheKilled(parent);
+    std::string root = (parent / (std::string(kPrefix) + "XXXXXX")).string();
+    if (mkdtemp(root.data()) == nullptr)
+      return absl::UnavailableError(
+          absl::StrCat("cannot make the directory ", root, ": ", std::strerror(errno)));
+    std::unique_ptr<PrivateDirectory> made(new PrivateDirectory(root));
+    made->lock_ = Lock(root, O_CREAT);
+    if (made->lock_.valid() && fs::create_directory(made->path(), error)) return made;
+    return absl::UnavailableError(absl::StrCat("cannot make the directory ", made->path()));
   }
-  PrivateDirectory(PrivateDirectory&& other) noexcept
-      : path_(std::exchange(other.path_, std::string())) {}
   ~PrivateDirectory() {
-    if (path_.empty()) return;
-    std::error_code error;
-    OpenDirectories(path_);
-    fs::remove_all(path_, error);
+    RemoveTree(root_);
+    // A signal that came meanwhile ends the process now.
+    signals_.reset();
   }
 
-  const std::string& path() const { return path_; }
+  std::string path() const { return root_ + "/files"; }
 
  private:
-  explicit PrivateDirectory(std::string path) : path_(std::move(path)) {}
-  std::string path_;
+  static constexpr char kPrefix[] = "vpod-backup-";
+
+  explicit PrivateDirectory(std::string root)
+      : root_(std::move(root)),
+        signals_(std::make_unique<EndingSignals>([root = root_] { RemoveTree(root); })) {}
+
+  // Invalid if another process has it, or it is not there.
+  static base::UniqueFd Lock(const std::string& root, int flags) {
+    base::UniqueFd lock(open((root + "/lock").c_str(), O_RDWR | O_CLOEXEC | flags, 0600));
+    if (lock.valid() && flock(lock.get(), LOCK_EX | LOCK_NB) != 0) lock = base::UniqueFd();
+    return lock;
+  }
+  static void RemoveThoseOfTheKilled(const fs::path& parent) {
+    std::error_code error;
+    std::vector<std::string> left;
+    const fs::directory_iterator end;
+    for (fs::directory_iterator entry(parent, error); !error && entry != end;
+         entry.increment(error)) {
+      const std::string path = entry->path().string();
+      struct stat info {};
+      if (absl::StartsWith(entry->path().filename().string(), kPrefix) &&
+          lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid())
+        left.push_back(path);
+    }
+    for (const std::string& path : left) {
+      if (Lock(path, 0).valid()) RemoveTree(path);
+    }
+  }
+
+  const std::string root_;
+  base::UniqueFd lock_;
+  std::unique_ptr<EndingSignals> signals_;
 };
 
 absl::Status NotABackup(const std::string& file, absl::string_view why) {
@@ -85,6 +134,7 @@ absl::Status CheckUnpacked(const std::string& file, const std::string& directory
     if (!fs::is_regular_file(absl::StrCat(directory, "/", name), error))
       return NotABackup(file, absl::StrCat("it has no ", name));
   }
+  if (!Pod(directory).Shape().ok()) return NotABackup(file, "its pod.json is damaged");
   return absl::OkStatus();
 }
 
@@ -116,20 +166,25 @@ absl::Status BackUp(const Pod& pod, const std::string& file) {
   if (shape.unfinished || pod.ServerPid() == 0)
     return absl::FailedPreconditionError(
         absl::StrCat("the POD in ", pod.home(), " does not run; 'vpod up' starts it"));
-  VPOD_ASSIGN_OR_RETURN(const PrivateDirectory staged, PrivateDirectory::Make());
+  VPOD_ASSIGN_OR_RETURN(const auto staged, PrivateDirectory::Make());
   VPOD_ASSIGN_OR_RETURN(const auto storage, vipu::Client(ApiOf(shape), kPatience).Backup());
   VPOD_RETURN_IF_ERROR(
-      base::ReplaceFile(absl::StrCat(staged.path(), "/", kStoreFile), storage.first, 0600));
-  VPOD_RETURN_IF_ERROR(pod.CopyFiles(staged.path()));
+      base::ReplaceFile(absl::StrCat(staged->path(), "/", kStoreFile), storage.first, 0600));
+  VPOD_RETURN_IF_ERROR(pod.CopyFiles(staged->path()));
   VPOD_ASSIGN_OR_RETURN(const std::string archive,
-                        RunProgram({"tar", "-C", staged.path(), "-czf", "-", "."}));
+                        RunProgram({"tar", "-C", staged->path(), "-czf", "-", "."}));
   return base::ReplaceFile(file, archive, 0600);
 }
 
 absl::StatusOr<std::string> Restore(Pod& pod, const std::string& file) {
-  VPOD_ASSIGN_OR_RETURN(const PrivateDirectory staged, PrivateDirectory::Make());
-  VPOD_RETURN_IF_ERROR(Unpack(file, staged.path()));
-  return pod.Replace(staged.path());
+  VPOD_ASSIGN_OR_RETURN(const auto staged, PrivateDirectory::Make());
+  VPOD_RETURN_IF_ERROR(Unpack(file, staged->path()));
+  auto replaced = pod.Replace(staged->path());
+  if (replaced.ok()) return replaced;
+  // Nobody else knows where it was unpacked.
+  return absl::Status(
+      replaced.status().code(),
+      absl::StrReplaceAll(replaced.status().message(), {{staged->path() + "/", file + ": "}}));
 }
 
 }  // namespace vpod::tools

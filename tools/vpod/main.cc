@@ -113,11 +113,16 @@ int Backup(const Pod& pod, const std::string& file) {
 
 int RestorePod(Pod& pod, const Arguments& arguments) {
   const auto restored = Restore(pod, arguments.file);
-  if (!restored.ok()) return FailWith(restored.status());
+  if (!restored.ok()) return Fail(restored.status().message());
   std::fputs(restored->c_str(), stdout);
   const auto brought = pod.Up({});
   if (!brought.ok()) return FailWith(brought.status());
   PrintUp(pod, brought->shape, arguments.name);
+  if (brought->shape.secure) {
+    std::printf(
+        "Access keys and rights are those of the backup: what was replaced or withdrawn since then "
+        "is valid again.\n");
+  }
   NameStalePort(pod, brought->shape);
   return 0;
 }

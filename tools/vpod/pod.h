@@ -73,6 +73,9 @@ class Pod {
   std::string UserConfig(const std::string& user) const {
     return absl::StrCat(home_, "/", user, ".", vipu::kPodClientFile);
   }
+  // Whether that file is there and has a key; a call that was interrupted leaves one without.
+  enum class UserKey { kNoFile, kNone, kThere };
+  UserKey KeyOf(const std::string& user) const;
   // Certificates of a secure POD.
   std::string CertificatesDirectory() const { return home_ + "/vipu-certs"; }
   std::string Storage() const { return home_ + "/vipu-server.db"; }

@@ -80,6 +80,12 @@ absl::Status Copy(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
+Pod::UserKey Pod::KeyOf(const std::string& user) const {
+  std::error_code error;
+  if (!fs::exists(UserConfig(user), error)) return UserKey::kNoFile;
+  return AccountIn(UserConfig(user)).key.empty() ? UserKey::kNone : UserKey::kThere;
+}
+
 absl::Status Pod::TakeAdministrator(PodShape& shape) const {
   Account account = AccountIn(ClientConfig());
   if (account.key.empty()) {
@@ -205,6 +211,8 @@ void Pod::RemoveState() const {
   for (const auto& entry : fs::directory_iterator(home_, error)) {
     // The log, and storages that a restore has replaced.
     if (absl::StartsWith(entry.path().string(), Storage())) files.push_back(entry.path());
+    // Keys of users that the POD forgets.
+    if (IsClientFile(entry.path().filename().string())) files.push_back(entry.path());
   }
   for (const fs::path& file : files) fs::remove(file, error);
   fs::remove_all(CertificatesDirectory(), error);
@@ -219,8 +227,7 @@ absl::StatusOr<std::string> Pod::EnvironmentText(const PodShape& shape,
       {"VIPU_CLI_API_HOST", "127.0.0.1"},
       {"VIPU_CLI_API_PORT", absl::StrCat(shape.api_port)},
       {"IPUOF_CONFIG_DIR", IpuofDirectory()}};
-  std::error_code error;
-  if (!user.empty() && !fs::exists(UserConfig(user), error)) {
+  if (!user.empty() && KeyOf(user) != UserKey::kThere) {
     return absl::NotFoundError(absl::StrCat("no user ", base::Printable(user), " has a key in ",
                                             home_, "; a file for 'vpod up -f' describes users"));
   }
