@@ -138,6 +138,7 @@ TEST_F(SlurmTest, ScriptsMayRunAnyNumberOfTimes) {
     EXPECT_EQ(Partitions(*pod_), "");
   }
   // An epilog that did not reach the controller has not given anything back.
+  EXPECT_EQ(site_->RunScript("prolog", "77", "alice", 1).code, 0);
   ASSERT_EQ(pod_->Run({"vpod", "down"}).code, 0);
   EXPECT_EQ(site_->RunScript("epilog", "77", "alice", 1).code, 1);
   EXPECT_EQ(site_->RunScript("prolog", "77", "alice", 1).code, 1);
