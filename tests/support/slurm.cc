@@ -101,6 +101,9 @@ void SlurmSite::WriteFiles(const std::string& example, const std::string& host_o
   set("TaskPlugin", "task/none");
   set("MpiDefault", "none");
   set("ReturnToService", "2");
+  // Waiting jobs are looked at each second, not each minute.
+  set("SchedulerParameters",
+      "sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_interval=1");
   for (int i = 1; i <= hosts_; ++i) {
     const std::string name = "n" + std::to_string(i);
     fs::create_directories(directory_ + "/spool/" + name);
