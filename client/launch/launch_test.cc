@@ -145,7 +145,7 @@ TEST_F(PoprunTest, VeryVerboseShowsTopologyAndCommand) {
 TEST_F(PoprunTest, TopologyIsPrintedOnRequest) {
   Mpirun("exit 0");
   EXPECT_EQ(Run({"--print-topology=yes", "--offline-mode=on", "true"}), 0);
-  EXPECT_NE(out_.find("|poprun topology|"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("| poprun top... |"), std::string::npos) << out_;
   EXPECT_EQ(error_, "");
 }
 
