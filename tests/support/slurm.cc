@@ -101,7 +101,8 @@ void SlurmSite::WriteFiles(const std::string& example, const std::string& host_o
   set("TaskPlugin", "task/none");
   set("MpiDefault", "none");
   set("ReturnToService", "2");
-  // Waiting jobs are looked at each second, not each minute.
+  // By default waiting jobs are looked at each minute, and ended ones are forgotten after five.
+  set("MinJobAge", "3600");
   set("SchedulerParameters",
       "sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_interval=1");
   for (int i = 1; i <= hosts_; ++i) {
