@@ -101,6 +101,18 @@ TEST(VpodBackupTest, APodThatRunsGetsItsStateOfThen) {
             "POD in " + pod.home() + " is down.\n0\n");
 }
 
+// They would be keys below /tmp: of a command that a signal ends while it reads the archive, and of
+// an earlier one that was killed.
+TEST(VpodBackupTest, NoFilesAreLeftBehind) {
+  TestPod pod(4);
+  const Outcome left =
+      pod.Shell("cd " + pod.directory() +
+                " && mkdir -p tmp/vpod-backup-killed/files && touch tmp/vpod-backup-killed/lock && "
+                "mkfifo pipe"
+                " && TMPDIR=$PWD/tmp timeout -s TERM 3 vpod restore pipe; ls -A tmp");
+  EXPECT_EQ(left.out, "") << left.err;
+}
+
 TEST(VpodBackupTest, ARefusedRestoreChangesNothing) {
   TestPod pod(4);
   const std::string file = Backup(pod), bad = pod.directory() + "/bad";
