@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <string>
@@ -104,9 +105,9 @@ class Client {
 
 class UnreadAnswersTest : public testing::Test {
  protected:
-  // gRPC may start so many threads; half of as many calls may wait for clients.
-  void Start(uint32_t threads, ConnectionLimits limits = {}) {
-    unread_ = std::make_unique<UnreadAnswers>(threads);
+  // gRPC may start so many threads; half of as many calls, or of `calls`, may wait for clients.
+  void Start(uint32_t threads, ConnectionLimits limits = {}, uint32_t calls = 0) {
+    unread_ = std::make_unique<UnreadAnswers>(std::max(threads, calls));
     grpc::ServerBuilder builder;
     listener_ =
         *BoundedListener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), builder, limits);
@@ -184,7 +185,8 @@ TEST_F(UnreadAnswersTest, ClientsThatDoNotReadKeepNobodyOut) {
 }
 
 TEST_F(UnreadAnswersTest, ACallWithoutAThreadIsRefusedInOurWords) {
-  Start(3);
+  // Both answers may wait at the same time.
+  Start(3, {}, /*calls=*/6);
   service_.SetOpen(false);
   // One thread stays with the port.
   std::vector<grpc::Status> statuses(2);
