@@ -89,12 +89,12 @@ class RunTest(unittest.TestCase):
 
     def test_no_benchmark_sees_what_another_one_set(self):
         self.check_ran(self.tree.run("run", "ipuof", "controller", "ipuof"),
-                       [self.FINDS, "create partition (p0): success", self.FINDS])
+                       [self.FINDS, "create partition (p0): success.", self.FINDS])
 
     def test_the_callers_pod_is_not_meant(self):
         ended = self.tree.run("run", "ipuof", "controller", VPOD_HOME="/nowhere", VPOD_ENV_HOME="/elsewhere",
                               VIPU_CLI_API_HOST="192.0.2.1", IPUOF_VIPU_API_PARTITION_ID="p1")
-        self.check_ran(ended, [self.FINDS, "create partition (p0): success"])
+        self.check_ran(ended, [self.FINDS, "create partition (p0): success."])
 
     def test_a_benchmark_that_fails_ends_the_run_and_its_pod(self):
         self.tree.benchmark("ipuof", 'cat "$VPOD_HOME"/*.pid >>"$TMPDIR/pids"; echo "it is broken" >&2; exit 3')
