@@ -20,10 +20,12 @@ namespace {
 
 using google::protobuf::MethodDescriptor;
 
-// MiB. Calls that need no key may be read: 64 messages of 4 MiB, and something around them. An
-// agent ends the connections of messages that are not complete beyond 192 MiB (incomplete_bytes in
-// server/rpc/bounded_listener.h); bytes that arrive between two checks come on top.
-constexpr long kMost = 256;
+// MiB. Calls that need no key may be read: 64 messages of 4 MiB, and something around them.
+constexpr long kMostOfController = 256;
+// An agent ends the connections of messages that are not complete beyond 192 MiB (incomplete_bytes
+// in server/rpc/bounded_listener.h); bytes that arrive between two checks come on top, on a busy
+// machine as many again.
+constexpr long kMostOfAgent = 2 * 192 + 64;
 constexpr int kCalls = 64;
 constexpr long kAnyThreads = 1000;  // this test is about memory
 
@@ -66,7 +68,7 @@ class LargeMessagesTest : public ::testing::Test {
     }
     for (std::thread& thread : calls) thread.join();
     std::printf("%s\n", statuses[0].error_message().c_str());
-    cost.ExpectHeld(name, kMost, kAnyThreads);
+    cost.ExpectHeld(name, at_agent ? kMostOfAgent : kMostOfController, kAnyThreads);
     for (const grpc::Status& status : statuses) EXPECT_FALSE(status.ok()) << name;
     ExpectOthersGoOn();
   }
