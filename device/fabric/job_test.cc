@@ -461,14 +461,16 @@ class RecordingLink : public CoordinatorLink {
 // Others wait for its units in that run, on other processes too.
 TEST_F(JobTest, TheCoordinatorHearsOfABrokenRunBeforeTheInstanceLeaves) {
   const auto link = std::make_shared<RecordingLink>();
-  job_ = std::make_shared<Job>("j", shape_, Job::Role::kFollower, nullptr);
-  JobMember member = instances_[1].Member(1, 4, 4);
+  const JobShape shape{1, 4, 1};
+  job_ = std::make_shared<Job>("j", shape, Job::Role::kFollower, nullptr);
+  JobMember member = instances_[0].Member(0, 0, 4);
+  member.units = {0, 1, 2, 3};
   member.coordinator = link;
-  ASSERT_TRUE(job_->Join(shape_, std::move(member)).ok());
-  job_->Loaded(1, 0, "c3d4");
-  job_->Leave(1, 0, /*lost=*/false, absl::AbortedError("instance 1 left the job during a run"));
+  ASSERT_TRUE(job_->Join(shape, std::move(member)).ok());
+  job_->Loaded(0, 0, "c3d4");
+  job_->Leave(0, 0, /*lost=*/false, absl::AbortedError("instance 0 left the job during a run"));
   EXPECT_EQ(link->told,
-            (std::vector<std::string>{"instance 1 left the job during a run", "leave"}));
+            (std::vector<std::string>{"instance 0 left the job during a run", "leave"}));
 }
 
 TEST_F(SpanningJobTest, AnInstanceThatLeavesBeforeTheJobFormsEndsAWaitForIt) {
