@@ -158,7 +158,7 @@ Tensor Graph::Input(absl::string_view name, TensorType type) {
 
 Tensor Graph::NewState(absl::string_view kind, absl::string_view own_name, TensorType type,
                        InitialValue initial) {
-  // What has no name of its own is refused.
+  // A variable or buffer without a name is refused.
   const std::string name = own_name.empty() ? "" : InScope(scope_, own_name);
   // Checked first: the number of elements of an absurd shape overflows.
   const absl::Status status = program::Check(type);

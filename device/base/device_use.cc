@@ -13,7 +13,7 @@
 namespace vpod::base {
 namespace {
 
-// What a process says of itself, so that no name can pass for a part of the sentence.
+// Processes choose these names; quotes keep a name from passing for a part of the sentence.
 std::string Quoted(const std::string& name) {
   const bool is_plain = absl::c_all_of(
       name, [](char c) { return absl::ascii_isalnum(c) || absl::StrContains("._+@-", c); });

@@ -102,7 +102,7 @@ std::string FullestTiles(const IpuMemory& memory) {
 
 uint64_t FullestBytes(const IpuMemory& memory) { return memory.tiles[memory.fullest].total(); }
 
-// What is on the fullest tile of an IPU when most of it is in use.
+// The contents of the fullest tile of an IPU at the step when most of it is in use.
 MemoryInUse InUse(const program::Executable& executable, uint32_t ipu, const IpuMemory& memory,
                   const PlanContext& context) {
   const MemoryContentsOf contents(executable, ipu);

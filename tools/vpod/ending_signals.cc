@@ -7,7 +7,7 @@
 namespace vpod::tools {
 namespace {
 
-// Without those that are ignored, as by nohup. SIGUSR1 ends the thread.
+// Signals that are ignored, as by nohup, stay ignored. SIGUSR1 ends the thread.
 sigset_t Set() {
   sigset_t set;
   sigemptyset(&set);
