@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -121,9 +122,7 @@ absl::Status Serve(const ServerOptions& options) {
   rpc::ControllerServices services(*controller, options.secure, metrics->endpoint());
   rpc::Authenticate authenticate;
   if (options.secure) {
-    authenticate = [&users = controller->users()](const std::string& id, const std::string& key) {
-      return users.Authenticate(id, key);
-    };
+    authenticate = std::bind_front(&controller::Users::Authenticate, &controller->users());
   }
   {
     engine::Executors executors(1);

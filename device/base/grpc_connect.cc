@@ -19,13 +19,6 @@ namespace {
 
 constexpr int kLongestBackoffMs = 1000;
 
-// gRPC writes of failed handshakes to stderr in a form of its own; calls report them as well.
-// GRPC_VERBOSITY brings its words back.
-void QuietGrpc() {
-  if (std::getenv("GRPC_VERBOSITY") == nullptr)
-    gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
-}
-
 // A call that is never sent, because its channel leads nowhere, ends at its deadline and begins
 // again: an event for the callback threads twice a second. It lasts as long as the process, and
 // so do the threads.
@@ -77,6 +70,11 @@ std::shared_ptr<grpc::ChannelCredentials> AnyMember(const Tls& tls) {
 }
 
 }  // namespace
+
+void QuietGrpc() {
+  if (std::getenv("GRPC_VERBOSITY") == nullptr)
+    gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+}
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
                                        const std::optional<Tls>& tls,

@@ -29,6 +29,10 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
 // (completion_queue_cc.cc), in which an answer would lie unread if both did.
 void KeepCallbackThreads();
 
+// gRPC writes of failed handshakes to stderr in a form of its own; calls report them as well. After
+// this call, which the functions of this header make, it does not, unless GRPC_VERBOSITY is set.
+void QuietGrpc();
+
 // With TLS, only clients with a certificate of the POD's authority are let in.
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::optional<Tls>& tls);
 

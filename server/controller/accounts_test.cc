@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_join.h"
 #include "server/controller/controller_fixture.h"
+#include "server/controller/show_key.h"
 
 namespace vpod::controller {
 namespace {
@@ -115,7 +116,7 @@ TEST_F(AccountsTest, ChangesAreLoggedButNoKeys) {
   update.set_all_allocations(true);
   const auto key = controller_->UpdateUser(update, "root");
   ASSERT_TRUE(key.ok()) << key.status();
-  EXPECT_TRUE(controller_->users().Authenticate("alice", *key).ok());
+  EXPECT_TRUE(ShowKey(controller_->users(), "alice", *key).ok());
   ASSERT_TRUE(SetUsers("c1", {}).ok());
   ASSERT_TRUE(controller_->RemoveUser("alice", "root").ok());
   EXPECT_EQ(EventsOf("user boss"), (Texts{"created as administrator for all allocations"}));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <future>
 #include <set>
 #include <thread>
 #include <utility>
@@ -17,10 +18,10 @@ namespace vpod::controller {
 namespace {
 
 constexpr char kKind[] = "user";
-// Names under which other work takes turns at hashing; no user can have them as an id.
+// Parties in the queue that are no users; no user can have them as an id.
 constexpr char kUnknown[] = "(unknown)", kIssuing[] = "(new keys)";
-// Each call that waits holds one of the 256 threads that answer calls.
-constexpr size_t kMostWaiting = 64, kMostTogether = 96;
+// A user who waits for 64 trials has waited for about a second.
+constexpr size_t kMostWaiting = 64, kMostTogether = 1024;
 
 // Each takes a processor for tens of milliseconds, and 16 MiB.
 size_t HashesAtOnce() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 2, 4); }
@@ -59,6 +60,12 @@ void SetKey(const KeyHash& key, store::StoredUser& user) {
   user.set_key_hash(key.hash);
 }
 
+absl::StatusOr<IssuedKey> NewKey() {
+  IssuedKey issued{.key = NewAccessKey(), .kept = {}};
+  VPOD_ASSIGN_OR_RETURN(issued.kept, HashAccessKey(issued.key));
+  return issued;
+}
+
 absl::Status WrongCredentials() {
   return absl::UnauthenticatedError("Wrong user id or access key.");
 }
@@ -66,7 +73,7 @@ absl::Status WrongCredentials() {
 }  // namespace
 
 Users::Users()
-    : verified_key_(base::RandomBytes(32)), hashing_(HashesAtOnce(), kMostWaiting, kMostTogether) {}
+    : digest_key_(base::RandomBytes(32)), hashing_(HashesAtOnce(), kMostWaiting, kMostTogether) {}
 
 absl::StatusOr<std::unique_ptr<Users>> Users::Load(Store& store) {
   std::unique_ptr<Users> users(new Users);
@@ -92,10 +99,11 @@ absl::Status Users::Put(store::StoredUser user, const CommitChanges& commit) {
 }
 
 absl::StatusOr<IssuedKey> Users::IssueKey() {
-  VPOD_ASSIGN_OR_RETURN(const auto turn, hashing_.Await(kIssuing));
-  IssuedKey issued{.key = NewAccessKey(), .kept = {}};
-  VPOD_ASSIGN_OR_RETURN(issued.kept, HashAccessKey(issued.key));
-  return issued;
+  const auto issued = std::make_shared<std::promise<absl::StatusOr<IssuedKey>>>();
+  VPOD_RETURN_IF_ERROR(hashing_.Add(kIssuing, [issued](const absl::Status& turn) {
+    issued->set_value(turn.ok() ? NewKey() : absl::StatusOr<IssuedKey>(turn));
+  }));
+  return issued->get_future().get();
 }
 
 absl::Status Users::Create(const vipuadmin::User& user, const KeyHash& key,
@@ -194,31 +202,76 @@ std::vector<std::string> Users::UsersOf(const std::string& allocation_id) {
   return result;
 }
 
-absl::StatusOr<Caller> Users::Authenticate(const std::string& id, const std::string& access_key) {
-  const std::string digest = base::Sha256Hex(verified_key_ + access_key);
-  // A user who does not exist costs as much time as a wrong key. All of them have one share.
+std::string Users::DigestOf(const std::string& access_key) const {
+  return base::Sha256Hex(digest_key_ + access_key);
+}
+
+absl::StatusOr<Caller> Users::RecognizeDigest(const std::string& id, const std::string& digest) {
+  const auto user = users_.find(id);
+  const auto known = verified_.find(id);
+  if (user == users_.end() || known == verified_.end() || !base::IsSecret(known->second, digest))
+    return WrongCredentials();
+  return CallerOf(user->second);
+}
+
+absl::StatusOr<Caller> Users::Recognize(const std::string& id, const std::string& access_key) {
+  const std::string digest = DigestOf(access_key);
+  base::MutexLock lock(mutex_);
+  return RecognizeDigest(id, digest);
+}
+
+void Users::Authenticate(const std::string& id, const std::string& access_key,
+                         const Authenticated& done) {
+  const std::string digest = DigestOf(access_key);
+  // A key of a user who does not exist is tried as well, so that it takes as much time as a wrong
+  // key. All such users are one party.
   KeyHash kept{std::string(16, '\0'), std::string(32, '\0')};
-  std::string who = kUnknown;
-  const auto verified = [&]() -> absl::StatusOr<Caller> {
+  std::string party = kUnknown;
+  Trial trial;
+  absl::StatusOr<Caller> caller;
+  {
     base::MutexLock lock(mutex_);
-    const auto user = users_.find(id);
-    if (user == users_.end()) return WrongCredentials();
-    who = id;
-    kept = {user->second.key_salt(), user->second.key_hash()};
-    const auto known = verified_.find(id);
-    if (known == verified_.end() || !base::IsSecret(known->second, digest))
-      return WrongCredentials();
-    return CallerOf(user->second);
-  };
-  if (auto caller = verified(); caller.ok()) return caller;
-  VPOD_ASSIGN_OR_RETURN(const auto turn, hashing_.Await(who));
-  if (auto caller = verified(); caller.ok()) return caller;  // by a call that came with this one
+    caller = RecognizeDigest(id, digest);
+    if (!caller.ok()) {
+      if (const auto user = users_.find(id); user != users_.end()) {
+        party = id;
+        kept = {user->second.key_salt(), user->second.key_hash()};
+      }
+      trial = {id, kept.hash, digest};
+      std::vector<Authenticated>& waiting = trials_[trial];
+      waiting.push_back(done);
+      if (waiting.size() > 1) return;
+    }
+  }
+  if (caller.ok()) return done(caller);
+  const absl::Status added = hashing_.Add(
+      party, [this, trial, kept = std::move(kept), access_key](const absl::Status& turn) {
+        End(trial, turn.ok() ? Try(trial, kept, access_key) : turn);
+      });
+  if (!added.ok()) End(trial, added);
+}
+
+absl::StatusOr<Caller> Users::Try(const Trial& trial, const KeyHash& kept,
+                                  const std::string& access_key) {
   if (!IsAccessKey(kept, access_key)) return WrongCredentials();
+  const auto& [id, hash, digest] = trial;
   base::MutexLock lock(mutex_);
   const auto user = users_.find(id);
-  if (user == users_.end() || user->second.key_hash() != kept.hash) return WrongCredentials();
+  // The user was removed or has a new key since the trial began.
+  if (user == users_.end() || user->second.key_hash() != hash) return WrongCredentials();
   verified_[id] = digest;
   return CallerOf(user->second);
+}
+
+void Users::End(const Trial& trial, const absl::StatusOr<Caller>& caller) {
+  std::vector<Authenticated> waiting;
+  {
+    base::MutexLock lock(mutex_);
+    const auto it = trials_.find(trial);
+    waiting.swap(it->second);
+    trials_.erase(it);
+  }
+  for (const Authenticated& done : waiting) done(caller);
 }
 
 absl::StatusOr<Caller> Users::Find(const std::string& id) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,10 +14,10 @@
 #include "device/base/mutex.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "server/controller/access_key.h"
+#include "server/controller/fair_queue.h"
 #include "server/controller/permissions.h"
 #include "server/controller/store/state.pb.h"
 #include "server/controller/store/store.h"
-#include "server/controller/turns.h"
 
 namespace vpod::controller {
 
@@ -50,10 +51,17 @@ class Users {
   // Users named for the allocation, by id.
   std::vector<std::string> UsersOf(const std::string& allocation_id);
 
-  // The user who shows the key. Unauthenticated without saying whether user or key is wrong. Takes
-  // tens of milliseconds for the first call of a user, and for wrong keys; a few at a time, and
-  // users take turns. ResourceExhausted if too many calls wait.
-  absl::StatusOr<Caller> Authenticate(const std::string& id, const std::string& access_key);
+  // Tells `done` who shows the key: at once if the key was right before, else later on another
+  // thread, because a trial of a key takes tens of milliseconds; users take turns at trials.
+  // Unauthenticated without saying whether user or key is wrong; ResourceExhausted if too many
+  // trials wait; Cancelled if the users go away before.
+  using Authenticated = std::function<void(const absl::StatusOr<Caller>&)>;
+  void Authenticate(const std::string& id, const std::string& access_key, const Authenticated& done)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // The user of a key that was authenticated, and is the user's still. Unauthenticated for every
+  // other key. Takes no time.
+  absl::StatusOr<Caller> Recognize(const std::string& id, const std::string& access_key)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // A user who was authenticated. Unauthenticated when removed since.
   absl::StatusOr<Caller> Find(const std::string& id);
   bool HasAdmin();
@@ -65,12 +73,24 @@ class Users {
   absl::Status Put(store::StoredUser user, const CommitChanges& commit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::string verified_key_;  // of the hashes below; new in every process
-  Turns hashing_;  // bounds the memory and time that keys, also wrong ones, can take
+  // A trial of a key: the user's id, the hash of the right key when it began, and the digest of the
+  // key that is tried.
+  using Trial = std::tuple<std::string, std::string, std::string>;
+  std::string DigestOf(const std::string& access_key) const;
+  absl::StatusOr<Caller> RecognizeDigest(const std::string& id, const std::string& digest)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Caller> Try(const Trial& trial, const KeyHash& kept, const std::string& access_key)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void End(const Trial& trial, const absl::StatusOr<Caller>& caller) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const std::string digest_key_;  // of the digests below; new in every process
   base::Mutex mutex_;
   std::map<std::string, store::StoredUser, base::IdOrder> users_ ABSL_GUARDED_BY(mutex_);
-  // Cheap keyed hashes of keys that were found right, by user.
+  // Digests of keys that were found right, by user.
   std::map<std::string, std::string> verified_ ABSL_GUARDED_BY(mutex_);
+  // Who waits for a trial: all instances of a job may show their key before the first was tried.
+  std::map<Trial, std::vector<Authenticated>> trials_ ABSL_GUARDED_BY(mutex_);
+  FairQueue hashing_;  // bounds the memory and time that keys, also wrong ones, can take
 };
 
 }  // namespace vpod::controller

@@ -19,6 +19,7 @@
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
 #include "proto/vipu/v1/vipuuser.grpc.pb.h"
 #include "server/controller/controller_fixture.h"
+#include "server/controller/show_key.h"
 #include "server/rpc/callers.h"
 #include "server/rpc/metadata.h"
 #include "tests/support/raw_call.h"
@@ -221,7 +222,7 @@ class CallersTest : public controller::ControllerTest {
     return key.ok() ? *key : "";
   }
   controller::Caller Authenticate(const std::string& id, const std::string& key) {
-    const auto caller = controller_->users().Authenticate(id, key);
+    const auto caller = controller::ShowKey(controller_->users(), id, key);
     EXPECT_TRUE(caller.ok()) << caller.status();
     return caller.ok() ? *caller : controller::Caller();
   }

@@ -1,0 +1,74 @@
+#include "server/controller/fair_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace vpod::controller {
+
+FairQueue::FairQueue(size_t threads, size_t most_waiting, size_t most_together)
+    : most_waiting_(most_waiting), most_together_(most_together) {
+  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Serve(); });
+}
+
+FairQueue::~FairQueue() {
+  std::map<std::string, Party> parties;
+  {
+    base::MutexLock lock(mutex_);
+    ends_ = true;
+    waiting_ = 0;
+    parties.swap(parties_);
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  for (auto& [name, party] : parties) {
+    for (Work& work : party.waiting) work(absl::CancelledError("The server ends."));
+  }
+}
+
+absl::Status FairQueue::Add(const std::string& party, Work work) {
+  {
+    base::MutexLock lock(mutex_);
+    const auto it = parties_.find(party);
+    const size_t of_party = it == parties_.end() ? 0 : it->second.waiting.size();
+    // The message names nobody: whoever is refused is not to learn which names exist.
+    if (of_party >= most_waiting_ || (of_party > 0 && waiting_ >= most_together_))
+      return absl::ResourceExhaustedError("Too many calls wait; try again.");
+    parties_[party].waiting.push_back(std::move(work));
+    ++waiting_;
+  }
+  changed_.notify_one();
+  return absl::OkStatus();
+}
+
+size_t FairQueue::waiting() {
+  base::MutexLock lock(mutex_);
+  return waiting_;
+}
+
+FairQueue::Work FairQueue::Next() {
+  Party* next = nullptr;
+  for (auto& [name, party] : parties_) {
+    if (!party.waiting.empty() && (next == nullptr || party.turns < next->turns)) next = &party;
+  }
+  Work work = std::move(next->waiting.front());
+  next->waiting.pop_front();
+  ++next->turns;
+  // Once nothing waits, it does not matter how much each party has had.
+  if (--waiting_ == 0) parties_.clear();
+  return work;
+}
+
+void FairQueue::Serve() {
+  while (true) {
+    Work work;
+    {
+      base::MutexLock lock(mutex_);
+      lock.Wait(changed_, [this] { return ends_ || waiting_ > 0; });
+      if (ends_) return;
+      work = Next();
+    }
+    work(absl::OkStatus());
+  }
+}
+
+}  // namespace vpod::controller

@@ -1,0 +1,54 @@
+// A queue for work that takes long and that anybody can ask for. A few threads do it, and the next
+// piece is always one of the party that has had the fewest: a party that asks a thousand times
+// waits for that, and nobody else does.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "device/base/mutex.h"
+
+namespace vpod::controller {
+
+// Thread-safe. What waits holds no thread.
+class FairQueue {
+ public:
+  // At most `most_waiting` pieces of each party wait; and when `most_together` of all parties wait,
+  // at most one of each.
+  FairQueue(size_t threads, size_t most_waiting, size_t most_together);
+  // Waits for the work that has begun, and tells the rest that it never will.
+  ~FairQueue();
+
+  // Gets OK on one of the threads when its turn has come, or Cancelled when the queue ends.
+  using Work = std::function<void(const absl::Status& turn)>;
+  // ResourceExhausted if too much waits already; `work` is not called then.
+  absl::Status Add(const std::string& party, Work work) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Pieces of work that have not begun.
+  size_t waiting() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Party {
+    uint64_t turns = 0;       // that it has had while anything waited
+    std::list<Work> waiting;  // longest first
+  };
+  void Serve() ABSL_LOCKS_EXCLUDED(mutex_);
+  Work Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const size_t most_waiting_, most_together_;
+  base::Mutex mutex_;
+  std::condition_variable changed_;
+  bool ends_ ABSL_GUARDED_BY(mutex_) = false;
+  size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, Party> parties_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace vpod::controller
