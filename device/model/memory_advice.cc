@@ -101,23 +101,28 @@ void MemoryInUse::Add(MemoryContents contents, program::v1::DataType type, doubl
   if (type == program::v1::FLOAT16) half += bytes;
 }
 
+void ProgramFeatures::Add(const OperationFeatures& operation) {
+  trains |= operation.trains;
+  recomputes |= operation.is_recomputed;
+  if (operation.is_recomputed && operation.is_product) recomputes_products.insert(operation.ipu);
+  if (!operation.is_stash) return;
+  stores_activations |= operation.stores;
+  is_pipeline |= ipus_per_replica > 1;
+}
+
 ProgramFeatures FeaturesOf(const program::Executable& executable, const Topology& topology) {
   ProgramFeatures features{.ipus_per_replica = executable.ipus_per_replica()};
   const auto add = [&](uint32_t ipu, const Instruction& instruction, const Origin* origin) {
-    features.trains |= FindPlan(instruction.attributes_case())->optimizer;
     const bool is_product = instruction.has_convolution() || instruction.has_mat_mul();
+    features.Add({.ipu = ipu,
+                  .trains = FindPlan(instruction.attributes_case())->optimizer,
+                  .is_product = is_product,
+                  .is_recomputed = origin != nullptr && origin->phase() == Origin::RECOMPUTE,
+                  .is_stash = origin != nullptr && origin->op() == "stash",
+                  .stores = instruction.has_remote_store()});
     const auto& tensors = executable.proto().ipus(static_cast<int>(ipu)).tensors();
     features.is_half |= is_product && tensors[static_cast<int>(instruction.inputs(0))].type() ==
                                           program::v1::FLOAT16;
-    if (origin == nullptr) return;
-    if (origin->phase() == Origin::RECOMPUTE) {
-      features.recomputes = true;
-      if (is_product) features.recomputes_products.insert(ipu);
-    }
-    if (origin->op() == "stash") {
-      features.stores_activations |= instruction.has_remote_store();
-      features.is_pipeline |= executable.ipus_per_replica() > 1;
-    }
   };
   const auto& streams = executable.proto().streams();
   features.has_smallest_micro_batch =

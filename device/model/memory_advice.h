@@ -35,8 +35,21 @@ struct MemoryInUse {
   double kept_at_some_time = 0, recomputed_at_some_time = 0;
 };
 
+// An operation of a program, by the properties that advice depends on.
+struct OperationFeatures {
+  uint32_t ipu = 0;  // of the replica
+  bool trains = false;
+  bool is_product = false;     // a product of matrices or a convolution
+  bool is_recomputed = false;  // for the gradients
+  bool is_stash = false;       // keeps a value for a later micro-batch
+  bool stores = false;         // writes to streaming memory
+};
+
 // The features of a program that advice depends on.
 struct ProgramFeatures {
+  // Adds an operation; ipus_per_replica is known before.
+  void Add(const OperationFeatures& operation);
+
   bool trains = false;
   bool is_half = false;  // products take float16
   bool is_pipeline = false;

@@ -63,26 +63,19 @@ const std::vector<Subject>& Subjects() {
   return *subjects;
 }
 
-bool Trains(const pva::Operation& operation) {
-  return operation.phase == "backward" || operation.phase == "update";
-}
-
-// As model::FeaturesOf, but a profile does not say how large its micro-batches are.
+// A profile does not say how large its micro-batches are.
 model::ProgramFeatures FeaturesOf(const Report& report) {
   model::ProgramFeatures features{
       .ipus_per_replica = report.target.ipus_per_replica,
       .replicas = SharesOutState(report) ? 1 : report.target.num_replicas};
   for (const pva::Operation& operation : report.operations) {
-    features.trains |= Trains(operation);
-    if (operation.phase == "recompute") {
-      features.recomputes = true;
-      if (operation.instruction == "convolution" || operation.instruction == "mat_mul")
-        features.recomputes_products.insert(operation.ipu);
-    }
-    if (operation.op == "stash") {
-      features.stores_activations |= operation.to_streaming_memory > 0;
-      features.is_pipeline |= features.ipus_per_replica > 1;
-    }
+    const std::string& instruction = operation.instruction;
+    features.Add({.ipu = operation.ipu,
+                  .trains = operation.phase == "backward" || operation.phase == "update",
+                  .is_product = instruction == "convolution" || instruction == "mat_mul",
+                  .is_recomputed = operation.phase == "recompute",
+                  .is_stash = operation.op == "stash",
+                  .stores = operation.to_streaming_memory > 0});
   }
   for (const pva::Variable& variable : report.variables) {
     features.is_half |= variable.contents == model::Name(model::MemoryContents::kWeight) &&
