@@ -5,17 +5,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/graph/scope.h"
 #include "device/program/op.h"
 #include "device/program/ops/sliding_window.h"
 
 namespace vpod::graph {
-namespace {
 
 std::string InScope(absl::string_view scope, absl::string_view name) {
   return absl::StrCat(scope, scope.empty() || name.empty() ? "" : ".", name);
 }
-
-}  // namespace
 
 Graph::Graph(GraphParts parts)
     : origins_(std::move(parts.origins)),

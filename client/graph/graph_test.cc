@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/graph/scope.h"
 
 namespace vpod::graph {
 namespace {
@@ -316,6 +317,12 @@ TEST(GraphTest, OperationsBelongToScopes) {
             (std::vector<std::string>{"relu", "add 'layer1.0'", "mat_mul 'other'", "sum 'layer1'",
                                       "add"}));
   EXPECT_EQ(graph.scope(), "");
+}
+
+TEST(GraphTest, APartOfAScopeIsNamedAfterBoth) {
+  EXPECT_EQ(InScope("layer1", "0"), "layer1.0");
+  EXPECT_EQ(InScope("", "layer1"), "layer1");
+  EXPECT_EQ(InScope("layer1", ""), "layer1");
 }
 
 TEST(GraphTest, StateIsNamedWithItsScope) {

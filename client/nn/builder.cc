@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/graph/scope.h"
 #include "client/nn/attention.h"
 
 namespace vpod::nn {
@@ -24,10 +25,7 @@ const std::string& Builder::Part() const {
   return is_inside ? now : scope_;
 }
 
-std::string Builder::PartOf(absl::string_view name) const {
-  const std::string& part = Part();
-  return absl::StrCat(part, part.empty() ? "" : ".", name);
-}
+std::string Builder::PartOf(absl::string_view name) const { return graph::InScope(Part(), name); }
 
 Builder Builder::In(absl::string_view name) const {
   Builder inner = *this;
