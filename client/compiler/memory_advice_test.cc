@@ -85,6 +85,8 @@ constexpr char
         "a smaller micro-batch with more gradient accumulation (ProgramSpec::accumulation)",
     kState[] = "the state of the optimiser off the chip (CompileOptions::off_chip_optimizer_state)",
     kWeights[] = "weights off the chip (CompileOptions::off_chip_weights)",
+    kFloat16[] = "float16 (types of inputs and variables)",
+    kSmallerOptimizer[] = "an optimiser with less state (ProgramSpec::optimizer)",
     kMoreIpus[] = "more IPUs per replica (CompileOptions::ipus_per_replica)",
     kMoreWithoutPipeline[] =
         "more IPUs per replica without a pipeline (CompileOptions::ipus_per_replica, schedule: "
@@ -93,7 +95,7 @@ constexpr char
 // A pipeline keeps activations of several micro-batches.
 TEST(MemoryAdviceTest, KeptActivationsAreComputedAgain) {
   EXPECT_EQ(ToTry({}, {}),
-            absl::StrCat("To try: ", kRecomputation, ", ", kActivations, ", float16, ",
+            absl::StrCat("To try: ", kRecomputation, ", ", kActivations, ", ", kFloat16, ", ",
                          kMoreWithoutPipeline, ", ", kLessBatch, "."));
 }
 
@@ -122,14 +124,14 @@ TEST(MemoryAdviceTest, AMicroBatchOfOneCannotBeSmaller) {
 TEST(MemoryAdviceTest, StateOfTheOptimiserIsMovedOffTheChip) {
   const Network wide{.type = FLOAT16, .rows = 16, .width = 4096, .layers = 7};
   CompileOptions options{.programs = {{.optimizer = AdamOptions{}}}};
-  EXPECT_EQ(ToTry(wide, options), absl::StrCat("To try: ", kState, ", ", kMoreIpus,
-                                               ", an optimiser with less state, ", kWeights, "."));
+  EXPECT_EQ(ToTry(wide, options), absl::StrCat("To try: ", kState, ", ", kMoreIpus, ", ",
+                                               kSmallerOptimizer, ", ", kWeights, "."));
   options.total_replicas = 4;
   EXPECT_EQ(ToTry(wide, options),
             absl::StrCat("To try: ", kState,
                          ", the state of the optimiser shared out among replicas "
                          "(CompileOptions::tensor_shards), ",
-                         kMoreIpus, ", an optimiser with less state, ", kWeights, "."));
+                         kMoreIpus, ", ", kSmallerOptimizer, ", ", kWeights, "."));
 }
 
 TEST(MemoryAdviceTest, AccumulatorsAreMovedOffTheChip) {
@@ -176,7 +178,7 @@ TEST(MemoryAdviceTest, TheLastStageStoresNoActivations) {
 
 TEST(MemoryAdviceTest, InferenceHasNoGradients) {
   EXPECT_EQ(ToTry({.type = FLOAT16, .rows = 1 << 19}, {}, /*trains=*/false),
-            absl::StrCat("To try: a smaller micro-batch, ", kMoreIpus,
+            absl::StrCat("To try: a smaller micro-batch (shapes of inputs), ", kMoreIpus,
                          ", a smaller memory proportion of products "
                          "(CompileOptions::products.memory_proportions)."));
 }
@@ -193,8 +195,7 @@ TEST(MemoryAdviceTest, EachOptionIsTried) {
            {kWeights, [](auto& o) { o.off_chip_weights = true; }},
            {"shared out among replicas (CompileOptions::tensor_shards)",
             [](auto& o) { o.tensor_shards = 4; }},
-           {"an optimiser with less state",
-            [](auto& o) { o.programs[0].optimizer = SgdOptions{}; }}}) {
+           {kSmallerOptimizer, [](auto& o) { o.programs[0].optimizer = SgdOptions{}; }}}) {
     CompileOptions options = adam;
     follow(options);
     const Model model = ModelOf(wide, options);
@@ -245,6 +246,20 @@ TEST(MemoryAdviceTest, AProgramSpeaksOfItsOwnOptions) {
   EXPECT_THAT(tried, testing::ContainsRegex("gradient accumulation \\(.*\\): (fits|not alone)"));
   EXPECT_THAT(tried, testing::Not(testing::HasSubstr("IPUs per replica")));
   EXPECT_THAT(tried, testing::Not(testing::HasSubstr("not tried")));
+}
+
+// Such advice is not tried either.
+TEST(MemoryAdviceTest, WhatAProgramHasNoOptionForIsNotAdvised) {
+  CompileOptions options;
+  options.front.names = model::NoOptions();
+  options.front.names.recomputation = "--recompute standard";
+  options.front.rebuild = [](const std::vector<model::MemoryAdvice>&) -> absl::StatusOr<Model> {
+    ADD_FAILURE() << "advice was tried for which there is no option";
+    return absl::InvalidArgumentError("no option does it");
+  };
+  EXPECT_THAT(Tried({}, options),
+              testing::MatchesRegex(
+                  "To try: recomputation \\(--recompute standard\\): (fits|not alone)\\."));
 }
 
 TEST(MemoryAdviceTest, VariablesAreNamedWithTheirScope) {

@@ -220,7 +220,7 @@ std::string TextOf(MemoryAdvice advice, const OptionNames& names) {
   const auto* row = std::find_if(std::begin(kAdviceTexts), std::end(kAdviceTexts),
                                  [&](const AdviceText& each) { return each.advice == advice; });
   const std::string& option = names.*row->option;
-  return option.empty() ? row->text : absl::StrCat(row->text, " (", option, ")");
+  return option.empty() ? "" : absl::StrCat(row->text, " (", option, ")");
 }
 
 std::string OutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& names,
@@ -230,6 +230,7 @@ std::string OutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& 
   bool does_one_fit = false, is_one_not_tried = false;
   for (const MemoryAdvice advice : verdict.advice) {
     const std::string text = TextOf(advice, names);
+    if (text.empty()) continue;
     if (!trial) {
       lines.push_back(text);
       continue;

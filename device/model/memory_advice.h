@@ -75,7 +75,8 @@ std::vector<MemorySaving> MemorySavings(const ProgramFeatures& features, uint32_
 // The advice of the savings of some IPUs, that which saves most first, and each once.
 std::vector<MemoryAdvice> AdviceOf(std::vector<MemorySaving> savings);
 
-// "recomputation (CompileOptions::recomputation: kStandard)"
+// "recomputation (CompileOptions::recomputation: kStandard)"; empty if the front has no option for
+// it.
 std::string TextOf(MemoryAdvice advice, const OptionNames& names);
 
 // The result of a check of memory: whether a program fits, and if not, why and what to try.

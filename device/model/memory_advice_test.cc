@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace vpod::model {
 namespace {
 
@@ -32,6 +36,33 @@ TEST(MemoryAdviceTest, StashesOfSeveralIpusAreThoseOfAPipeline) {
   }
   EXPECT_FALSE(alone.is_pipeline);
   EXPECT_TRUE(pipeline.is_pipeline);
+}
+
+// A verdict with advice.
+MemoryVerdict Full(std::vector<MemoryAdvice> advice) {
+  return {.fits = false, .why = "It is too large.", .advice = std::move(advice)};
+}
+
+TEST(MemoryAdviceTest, AdviceWithoutAnOptionIsLeftOut) {
+  OptionNames names = NoOptions();
+  names.float16 = "--half";
+  const MemoryVerdict verdict = Full({MemoryAdvice::kTensorShards, MemoryAdvice::kFloat16});
+  EXPECT_EQ(TextOf(MemoryAdvice::kTensorShards, names), "");
+  EXPECT_EQ(OutOfMemoryMessage(verdict, names, [](const auto&) { return TrialResult::kFits; }),
+            "It is too large. To try: float16 (--half): fits.");
+  EXPECT_EQ(OutOfMemoryMessage(verdict, NoOptions()), "It is too large.");
+}
+
+TEST(MemoryAdviceTest, NamesAreKeptInLists) {
+  OptionNames names = NoOptions();
+  names.ipus_without_pipeline = "--ipus";
+  std::vector<std::string> list = ListOf(names);
+  EXPECT_EQ(ListOf(OptionNamesIn(list)), list);
+  EXPECT_EQ(list.back(), "--ipus");
+  list.push_back("of a later version");
+  EXPECT_EQ(ListOf(OptionNamesIn(list)), ListOf(names));
+  EXPECT_EQ(ListOf(OptionNamesIn({})), ListOf(OptionNames()));
+  EXPECT_EQ(OptionNamesIn({"--half"}).accumulation, OptionNames().accumulation);
 }
 
 }  // namespace

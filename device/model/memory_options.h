@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace vpod::model {
 
@@ -24,11 +25,13 @@ enum class MemoryAdvice {
   kMoreIpusSharded,  // and no pipeline
 };
 
-// The options by which a user follows advice, as the front that is used spells them; empty if it
-// has none, so that the model itself is to be changed. By default those of the C++ interface
-// (client/compiler/compiler.h).
+// How a front spells the options by which its user follows advice. An empty name says that the
+// front has no such option: its messages leave the advice out. By default the names are those of
+// the C++ interface (client/compiler/compiler.h), whose users change the model, too.
 struct OptionNames {
-  std::string float16, micro_batch, optimizer;
+  std::string float16 = "types of inputs and variables";
+  std::string micro_batch = "shapes of inputs";
+  std::string optimizer = "ProgramSpec::optimizer";
   std::string accumulation = "ProgramSpec::accumulation";
   std::string recomputation = "CompileOptions::recomputation: kStandard";
   std::string memory_proportions = "CompileOptions::products.memory_proportions";
@@ -40,5 +43,14 @@ struct OptionNames {
   std::string ipus_per_replica = "CompileOptions::ipus_per_replica";
   std::string ipus_without_pipeline = "CompileOptions::ipus_per_replica, schedule: kSharded";
 };
+
+// The names of a front that has no option at all, to begin with.
+OptionNames NoOptions();
+
+// The names in the order of the fields. Lists are stored: a new field comes at the end.
+std::vector<std::string> ListOf(const OptionNames& names);
+// The names in such a list. Names that it lacks are those of C++, names beyond the fields are
+// ignored.
+OptionNames OptionNamesIn(const std::vector<std::string>& list);
 
 }  // namespace vpod::model

@@ -129,7 +129,8 @@ TEST(TileMemoryTest, OutOfMemorySaysWhereAndWhatToTry) {
             HasSubstr("On IPU 0, 1472 of 1472 tiles need more than their 638976 bytes, by "
                       "up to 6088 bytes. Fullest tiles: 0 (645064), 1 (645064), "),
             HasSubstr("'w' (320000 bytes)"), HasSubstr("the result of add (320000 bytes)"),
-            HasSubstr("of program 'double'"), HasSubstr("To try: float16, ")));
+            HasSubstr("of program 'double'"),
+            HasSubstr("To try: float16 (types of inputs and variables), ")));
   ASSERT_EQ(use.size(), 2u);
   EXPECT_LT(use[0], arch::kIpuMemory);
   EXPECT_GT(use[1], arch::kIpuMemory);

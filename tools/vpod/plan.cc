@@ -45,6 +45,7 @@ std::string Table(const std::vector<PodPlan>& plans) {
 // The flags of the command.
 model::OptionNames Flags() {
   return {.float16 = "--precision 16",
+          .micro_batch = "--micro-batch",
           .optimizer = "--optimizer sgd",
           .accumulation = "--micro-batch, --accumulation",
           .recomputation = "--recompute standard",

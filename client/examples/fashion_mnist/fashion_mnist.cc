@@ -25,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/compiler/executable_cache.h"
 #include "client/examples/fashion_mnist/dataset.h"
+#include "client/examples/memory_advice.h"
 #include "client/popdist/collectives.hpp"
 #include "client/popdist/context.hpp"
 #include "client/render/progress_bar.h"
@@ -342,28 +343,17 @@ compiler::Model ModelOf(const Arguments& arguments, const Place& place) {
   return {std::move(model.graph), std::move(options)};
 }
 
-// For the message about a program that does not fit. Other changes take a change of this file.
 model::OptionNames OwnOptions() {
-  return {.accumulation = "--micro-batch, --accumulation",
-          .recomputation = "",
-          .memory_proportions = "",
-          .off_chip_activations = "",
-          .off_chip_optimizer_state = "",
-          .off_chip_weights = "",
-          .off_chip_accumulators = "",
-          .tensor_shards = "",
-          .ipus_per_replica = "",
-          .ipus_without_pipeline = ""};
+  model::OptionNames names = model::NoOptions();
+  names.accumulation = "--micro-batch, --accumulation";
+  return names;
 }
 
-// The model of a user who follows advice. InvalidArgument: no argument does what it says.
-absl::StatusOr<compiler::Model> Followed(Arguments arguments, const Place& place,
-                                         const std::vector<model::MemoryAdvice>& changes) {
-  if (changes != std::vector{model::MemoryAdvice::kMoreAccumulation} || arguments.micro_batch < 2)
-    return absl::InvalidArgumentError("no argument does it");
-  arguments.micro_batch /= 2;
-  arguments.accumulation *= 2;
-  return ModelOf(arguments, place);
+// Changes the arguments as advice says. InvalidArgument: no argument does it.
+absl::Status Follow(model::MemoryAdvice advice, Arguments& arguments) {
+  if (advice == model::MemoryAdvice::kMoreAccumulation)
+    return AccumulateMore(arguments.micro_batch, arguments.accumulation);
+  return absl::InvalidArgumentError("no argument does it");
 }
 
 absl::Status Run(const Arguments& arguments, const Place& place) {
@@ -387,9 +377,8 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
   compiler::Model model = ModelOf(arguments, place);
   compiler::CompileOptions& options = model.options;
   if (place.instance == 0) options.dump_passes = arguments.dump_passes;  // all compile the same
-  options.front = {.names = OwnOptions(), .rebuild = [&](const auto& changes) {
-                     return Followed(arguments, place, changes);
-                   }};
+  options.front = FrontOf(OwnOptions(), arguments, Follow,
+                          [=](const Arguments& each) { return ModelOf(each, place); });
   VPOD_ASSIGN_OR_RETURN(
       const compiler::Compiled compiled,
       compiler::CompileCached(model.graph, options, arguments.executable_cache_path,

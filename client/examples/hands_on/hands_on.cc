@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
 #include "client/examples/hands_on/network.h"
+#include "client/examples/memory_advice.h"
 #include "client/popdist/context.hpp"
 #include "client/session/open.h"
 #include "client/session/profiles.h"
@@ -139,50 +140,45 @@ absl::StatusOr<compiler::Model> ModelOf(const Arguments& arguments, uint32_t rep
   return compiler::Model{std::move(network.graph), std::move(options)};
 }
 
-// For the message about what does not fit.
 model::OptionNames OwnOptions() {
-  return {.float16 = "--precision 16.16",
-          .accumulation = "--micro-batch, --accumulation",
-          .recomputation = "--recompute standard",
-          .memory_proportions = "",
-          .off_chip_activations = "--off-chip-activations",
-          .off_chip_optimizer_state = "--off-chip-optimizer-state",
-          .off_chip_weights = "--off-chip-weights",
-          .off_chip_accumulators = "--off-chip-accumulators",
-          .tensor_shards = "",
-          .ipus_per_replica = "--ipus",
-          .ipus_without_pipeline = "--ipus, --schedule sharded"};
+  model::OptionNames names = model::NoOptions();
+  names.float16 = "--precision 16.16";
+  names.accumulation = "--micro-batch, --accumulation";
+  names.recomputation = "--recompute standard";
+  names.off_chip_activations = "--off-chip-activations";
+  names.off_chip_optimizer_state = "--off-chip-optimizer-state";
+  names.off_chip_weights = "--off-chip-weights";
+  names.off_chip_accumulators = "--off-chip-accumulators";
+  names.ipus_per_replica = "--ipus";
+  names.ipus_without_pipeline = "--ipus, --schedule sharded";
+  return names;
 }
 
-// The arguments of a user who follows advice. InvalidArgument: no argument does what it says.
-absl::StatusOr<Arguments> Followed(Arguments arguments,
-                                   const std::vector<model::MemoryAdvice>& changes) {
+// Changes the arguments as advice says. InvalidArgument: no argument does it.
+absl::Status Follow(model::MemoryAdvice advice, Arguments& arguments) {
   using model::MemoryAdvice;
   NetworkOptions& network = arguments.network;
-  for (MemoryAdvice advice : changes) {
-    if (advice == MemoryAdvice::kFloat16) {
+  switch (advice) {
+    case MemoryAdvice::kFloat16:
       network.type = FLOAT16;
-    } else if (advice == MemoryAdvice::kMoreAccumulation && network.micro_batch > 1) {
-      network.micro_batch /= 2;
-      arguments.accumulation *= 2;
-    } else if (advice == MemoryAdvice::kMoreIpus || advice == MemoryAdvice::kMoreIpusSharded) {
+      return absl::OkStatus();
+    case MemoryAdvice::kMoreAccumulation:
+      return AccumulateMore(network.micro_batch, arguments.accumulation);
+    case MemoryAdvice::kMoreIpusSharded:
+      arguments.schedule = Schedule::kSharded;
+      [[fallthrough]];
+    case MemoryAdvice::kMoreIpus:
       network.ipus *= network.name == "mnist" ? 4 : 2;
-      if (advice == MemoryAdvice::kMoreIpusSharded) arguments.schedule = Schedule::kSharded;
-    } else {
+      return absl::OkStatus();
+    default:
       return absl::InvalidArgumentError("no argument does it");
-    }
   }
-  return arguments;
 }
 
 absl::StatusOr<compiler::Compiled> CompileNetwork(const Arguments& arguments, uint32_t replicas) {
-  VPOD_ASSIGN_OR_RETURN(compiler::Model model, ModelOf(arguments, replicas));
-  model.options.front.names = OwnOptions();
-  model.options.front.rebuild =
-      [&](const std::vector<model::MemoryAdvice>& changes) -> absl::StatusOr<compiler::Model> {
-    VPOD_ASSIGN_OR_RETURN(const Arguments followed, Followed(arguments, changes));
-    return ModelOf(followed, replicas);
-  };
+  const auto build = [=](const Arguments& each) { return ModelOf(each, replicas); };
+  VPOD_ASSIGN_OR_RETURN(compiler::Model model, build(arguments));
+  model.options.front = FrontOf(OwnOptions(), arguments, Follow, build);
   return compiler::Compile(model.graph, model.options);
 }
 

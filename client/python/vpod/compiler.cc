@@ -131,7 +131,8 @@ Program MakeProgram(std::string name, std::optional<Value> loss, std::optional<O
 
 // Arguments of vpod.compile and vpod.Program, for the message about what does not fit.
 model::OptionNames ArgumentNames() {
-  return {.accumulation = "accumulation",
+  return {.optimizer = "optimizer=vpod.Sgd()",
+          .accumulation = "accumulation",
           .recomputation = "recomputation=\"standard\"",
           .memory_proportions = "memory_proportions",
           .off_chip_activations = "off_chip_activations=True",
