@@ -7,7 +7,9 @@
 #include "absl/strings/string_view.h"
 #include "client/compiler/memory_plan.h"
 #include "client/compiler/outlining.h"
+#include "device/base/text.h"
 #include "device/program/executable.h"
+#include "device/program/origins.h"
 #include "device/program/uniformity.h"
 
 namespace vpod::compiler {
@@ -169,7 +171,10 @@ v1::Executable Assembler::Finish() {
   return std::move(executable_);
 }
 
-v1::Origins Assembler::Origins() {
+v1::Origins Assembler::Origins(const std::vector<std::string>& memory_options) {
+  // A name that cannot be shown is no reason to refuse a program.
+  for (const std::string& name : memory_options)
+    origins_.add_memory_options(base::Printable(name, program::kMostOriginBytes - 3));
   for (const v1::Origin& origin : table_.all()) *origins_.add_origins() = origin;
   // Errors without names are better than none that can run.
   if (origins_.ByteSizeLong() > program::Limits().origin_bytes) origins_.Clear();

@@ -25,8 +25,9 @@ class Assembler {
   // Then, for each program.
   void AddProgram(LoweredProgram program);
   program::v1::Executable Finish();
-  // The origins of the instructions that Finish returns, with those of blocks written out.
-  program::v1::Origins Origins();
+  // The origins of the instructions that Finish returns, with those of blocks written out, and the
+  // names of the front's options (model::ListOf).
+  program::v1::Origins Origins(const std::vector<std::string>& memory_options);
 
  private:
   class PipelineWriter;  // pipeline_assembly.cc

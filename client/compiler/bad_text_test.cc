@@ -234,7 +234,7 @@ void Assemble(LoweredProgram program) {
   Assembler assembler(static_cast<uint32_t>(program.ipus.size()), /*total_replicas=*/0);
   assembler.AddState(program);
   assembler.AddProgram(std::move(program));
-  program::Executable::Make(assembler.Finish(), {}, assembler.Origins()).IgnoreError();
+  program::Executable::Make(assembler.Finish(), {}, assembler.Origins({})).IgnoreError();
 }
 
 // A mutated text is refused, or it is a program of which the rest of the compiler makes something.

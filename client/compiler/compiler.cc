@@ -34,7 +34,9 @@ absl::Status CheckThatItFits(const graph::Graph& graph, const CompileOptions& op
     return absl::ResourceExhaustedError(WhyNotFit(graph, options, *compiled.executable, verdict));
   // Trials would take many times as long as the compilation, for a warning.
   SdkLog(LogModule::kEngine, LogLevel::kWarn,
-         model::OutOfMemoryMessage(verdict, options.front.names));
+         model::UntriedOutOfMemoryMessage(
+             verdict, options.front.names,
+             "debug.allowOutOfMemory is true, as it is by default with a profile"));
   return absl::OkStatus();
 }
 

@@ -19,6 +19,7 @@
 #include "device/base/file.h"
 #include "device/base/sha256.h"
 #include "device/base/status.h"
+#include "device/model/memory_options.h"
 
 namespace vpod::compiler {
 namespace {
@@ -163,13 +164,13 @@ class Encoder {
     Add(output_period);
   }
   void Add(const CompileOptions& options) {
-    // The printed passes and the front change no executable.
+    // The printed passes change no executable, and of the front only the names lie beside it.
     const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, schedule,
                  recomputation, products, off_chip_optimizer_state, off_chip_activations,
                  off_chip_weights, off_chip_accumulators, tensor_shards, allow_out_of_memory,
                  programs, front] = options;
     static_cast<void>(dump_passes);
-    static_cast<void>(front);
+    Add(model::ListOf(front.names));
     Add(ipus_per_replica);
     Add(total_replicas);
     Add(fusion);

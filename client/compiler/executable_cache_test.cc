@@ -166,6 +166,7 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   with([](CompileOptions& o, ProgramSpec&) { o.ipus_per_replica = 2; });
   with([](CompileOptions& o, ProgramSpec&) { o.total_replicas = 2; });
   with([](CompileOptions& o, ProgramSpec&) { o.fusion = false; });
+  with([](CompileOptions& o, ProgramSpec&) { o.front.names.float16 = "--half"; });
   with([](CompileOptions& o, ProgramSpec&) { o.off_chip_optimizer_state = true; });
   with([](CompileOptions& o, ProgramSpec&) { o.off_chip_activations = true; });
   with([](CompileOptions& o, ProgramSpec&) { o.off_chip_weights = true; });

@@ -16,6 +16,7 @@
 #include "client/compiler/planned_program.h"
 #include "client/compiler/recompute.h"
 #include "device/base/status.h"
+#include "device/model/memory_options.h"
 
 namespace vpod::compiler {
 
@@ -94,7 +95,8 @@ absl::StatusOr<std::shared_ptr<const program::Executable>> MakeExecutable(
   report("Validating");
   VPOD_ASSIGN_OR_RETURN(
       auto executable,
-      program::Executable::Make(assembler.Finish(), LimitsWithoutMemory(), assembler.Origins()));
+      program::Executable::Make(assembler.Finish(), LimitsWithoutMemory(),
+                                assembler.Origins(model::ListOf(options.front.names))));
   VPOD_RETURN_IF_ERROR(dump.Add("all", "executable", executable->source()));
   return executable;
 }

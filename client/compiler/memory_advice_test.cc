@@ -1,4 +1,6 @@
 // The advice follows from what a program has on the tiles when it does not fit them.
+#include "device/model/memory_advice.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,7 +84,8 @@ constexpr char
     kRecomputation[] = "recomputation (CompileOptions::recomputation: kStandard)",
     kActivations[] = "activations off the chip (CompileOptions::off_chip_activations)",
     kLessBatch[] =
-        "a smaller micro-batch with more gradient accumulation (ProgramSpec::accumulation)",
+        "a smaller micro-batch with more gradient accumulation (shapes of inputs, "
+        "ProgramSpec::accumulation)",
     kState[] = "the state of the optimiser off the chip (CompileOptions::off_chip_optimizer_state)",
     kWeights[] = "weights off the chip (CompileOptions::off_chip_weights)",
     kFloat16[] = "float16 (types of inputs and variables)",
@@ -260,6 +263,23 @@ TEST(MemoryAdviceTest, WhatAProgramHasNoOptionForIsNotAdvised) {
   EXPECT_THAT(Tried({}, options),
               testing::MatchesRegex(
                   "To try: recomputation \\(--recompute standard\\): (fits|not alone)\\."));
+}
+
+// For those who find later that it does not fit. Its bytes are those of any other front.
+TEST(MemoryAdviceTest, AnExecutableCarriesTheNamesOfOptions) {
+  const Network small{.rows = 16, .width = 16, .layers = 2};
+  CompileOptions options;
+  const Model by_default = ModelOf(small, options);
+  options.front.names.recomputation = "--recompute\nstandard";
+  const Model named = ModelOf(small, options);
+  const auto plain = Compile(by_default.graph, by_default.options),
+             executable = Compile(named.graph, named.options);
+  ASSERT_TRUE(plain.ok() && executable.ok()) << plain.status() << executable.status();
+  EXPECT_EQ(model::OptionNamesOf(*executable->executable).recomputation,
+            "--recompute\xef\xbf\xbdstandard");
+  EXPECT_EQ(model::OptionNamesOf(*plain->executable).recomputation,
+            model::OptionNames().recomputation);
+  EXPECT_EQ(executable->executable->Bytes(), plain->executable->Bytes());
 }
 
 TEST(MemoryAdviceTest, VariablesAreNamedWithTheirScope) {

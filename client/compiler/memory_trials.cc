@@ -115,10 +115,8 @@ std::string WhyNotFit(const graph::Graph& graph, const CompileOptions& options,
                       const program::Executable& executable, const model::MemoryVerdict& verdict) {
   const model::OptionNames& names = options.front.names;
   if (const int64_t instructions = InstructionsOf(executable); instructions > kMostInstructions) {
-    return absl::StrCat(model::OutOfMemoryMessage(verdict, names),
-                        " None of this was tried, because "
-                        "compiling ",
-                        instructions, " instructions takes too long.");
+    return model::UntriedOutOfMemoryMessage(
+        verdict, names, absl::StrCat("compiling ", instructions, " instructions takes too long"));
   }
   return model::OutOfMemoryMessage(verdict, names, [&](const std::vector<MemoryAdvice>& advice) {
     return Try(graph, options, advice);

@@ -14,6 +14,7 @@
 #include "client/compiler/pipeline.h"
 #include "client/compiler/recompute.h"
 #include "client/compiler/text_test_programs.h"
+#include "device/model/memory_options.h"
 
 namespace vpod::compiler {
 namespace {
@@ -56,7 +57,8 @@ std::shared_ptr<const program::Executable> CompileFrom(Pass text, const TestProg
     programs.push_back(std::move(lowered));
   }
   for (LoweredProgram& program : programs) assembler.AddProgram(std::move(program));
-  const auto executable = program::Executable::Make(assembler.Finish(), {}, assembler.Origins());
+  const auto executable = program::Executable::Make(
+      assembler.Finish(), {}, assembler.Origins(model::ListOf(test.options.front.names)));
   EXPECT_TRUE(executable.ok()) << executable.status();
   return executable.ok() ? *executable : nullptr;
 }

@@ -32,7 +32,7 @@ struct ExecutablePlan {
   uint32_t replicas = 1;
   std::vector<RunPlan> runs;         // in the order of the programs
   std::vector<model::Bytes> memory;  // of each IPU of a replica
-  absl::Status fits;                 // OutOfMemory as a compilation gives it
+  absl::Status fits;                 // as model::CheckMemory gives it
 };
 
 // Replicas that share out the state of the optimiser among them; 1 if each has all of it.

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "client/profile/memory_tables.h"
 #include "client/profile/operations.h"
@@ -66,6 +67,8 @@ void WriteMeta(const program::Executable& executable, const std::string& program
   meta.Bind("session").Bind(options.session).Run();
   meta.Bind("timestamp").Bind(absl::StrCat(std::time(nullptr))).Run();
   meta.Bind(pva::kFirstRunLost).Bind(FirstRunLost(std::nullopt)).Run();
+  if (const auto options_of_front = executable.memory_options(); !options_of_front.empty())
+    meta.Bind(pva::kMemoryOptions).Bind(absl::StrJoin(options_of_front, "\n")).Run();
   pva::Statement option = database.Prepare("INSERT INTO option VALUES(?,?)");
   for (const auto& [key, value] : options.engine_options) option.Bind(key).Bind(value).Run();
   pva::Statement target = database.Prepare("INSERT INTO target VALUES(?,?,?,?,?,?,?,?)");

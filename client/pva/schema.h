@@ -8,7 +8,9 @@ namespace vpod::pva {
 inline constexpr int kProfileFormat = 3;
 inline constexpr int64_t kMostRows = int64_t{1} << 23;  // of a table, for readers
 inline constexpr char kProfileFile[] = "profile.pop";
-inline constexpr char kFirstRunLost[] = "firstRunLost";  // a key of `meta`
+// Keys of `meta`.
+inline constexpr char kFirstRunLost[] = "firstRunLost";
+inline constexpr char kMemoryOptions[] = "memoryOptions";
 
 inline constexpr char kSchema[] = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT);

@@ -51,8 +51,9 @@ Cost PriceProgram(const program::v1::Executable& executable, uint32_t program, u
 Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu, const Topology& topology);
 
 // ResourceExhausted if a tile needs more than its 624 KiB: which IPU, how many tiles and by how
-// much, the fullest tiles, what is on them and what to try. `use`, if there is one, gets the
-// MemoryUse of each IPU of a replica, whether or not they fit.
+// much, the fullest tiles, what is on them and what to try, in the words of the front that compiled
+// the executable. `use`, if there is one, gets the MemoryUse of each IPU of a replica, whether or
+// not they fit.
 absl::Status CheckMemory(const program::Executable& executable, const Topology& topology,
                          std::vector<Bytes>* use = nullptr);
 

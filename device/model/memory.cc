@@ -209,7 +209,8 @@ absl::Status CheckMemory(const program::Executable& executable, const Topology& 
                          std::vector<Bytes>* use) {
   const MemoryVerdict verdict = JudgeMemory(executable, topology, use);
   if (verdict.fits) return absl::OkStatus();
-  return absl::ResourceExhaustedError(OutOfMemoryMessage(verdict, OptionNames()));
+  return absl::ResourceExhaustedError(UntriedOutOfMemoryMessage(
+      verdict, OptionNamesOf(executable), "only compiling the program tries it"));
 }
 
 }  // namespace vpod::model

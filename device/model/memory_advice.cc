@@ -219,8 +219,25 @@ std::vector<MemoryAdvice> WithoutContradictions(std::vector<MemoryAdvice> advice
 std::string TextOf(MemoryAdvice advice, const OptionNames& names) {
   const auto* row = std::find_if(std::begin(kAdviceTexts), std::end(kAdviceTexts),
                                  [&](const AdviceText& each) { return each.advice == advice; });
-  const std::string& option = names.*row->option;
+  std::string option = names.*row->option;
+  if (advice == MemoryAdvice::kMoreAccumulation && !option.empty() && !names.micro_batch.empty())
+    option = absl::StrCat(names.micro_batch, ", ", option);
   return option.empty() ? "" : absl::StrCat(row->text, " (", option, ")");
+}
+
+OptionNames OptionNamesOf(const program::Executable& executable) {
+  return OptionNamesIn(executable.memory_options());
+}
+
+std::string UntriedOutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& names,
+                                      absl::string_view why_not_tried) {
+  std::vector<std::string> texts;
+  for (const MemoryAdvice advice : verdict.advice) {
+    if (std::string text = TextOf(advice, names); !text.empty()) texts.push_back(std::move(text));
+  }
+  if (texts.empty()) return verdict.why;
+  return absl::StrCat(verdict.why, " To try: ", absl::StrJoin(texts, ", "),
+                      ". None of this was tried, because ", why_not_tried, ".");
 }
 
 std::string OutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& names,
@@ -231,10 +248,6 @@ std::string OutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& 
   for (const MemoryAdvice advice : verdict.advice) {
     const std::string text = TextOf(advice, names);
     if (text.empty()) continue;
-    if (!trial) {
-      lines.push_back(text);
-      continue;
-    }
     switch (trial({advice})) {
       case TrialResult::kFits:
         does_one_fit = true;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "device/model/cost.h"
 #include "device/model/memory_contents.h"
 #include "device/model/memory_options.h"
@@ -63,6 +64,9 @@ struct ProgramFeatures {
 // One pass over its instructions.
 ProgramFeatures FeaturesOf(const program::Executable& executable, const Topology& topology);
 
+// How the front that compiled an executable spells its options; those of C++ if that is unknown.
+OptionNames OptionNamesOf(const program::Executable& executable);
+
 struct MemorySaving {
   double part;  // of all that is in use, 0 to 1
   MemoryAdvice advice;
@@ -100,9 +104,12 @@ enum class TrialResult {
 // Follows several pieces of advice at once.
 using Trial = std::function<TrialResult(const std::vector<MemoryAdvice>& advice)>;
 
-// Why a program does not fit and what to try, in the words of a front. With a trial each piece of
-// advice is tried alone, and all of it together if none is enough.
+// Why a program does not fit and what to try, in the words of a front. Each piece of advice is
+// tried alone, and all of it together if none is enough.
 std::string OutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& names,
-                               const Trial& trial = nullptr);
+                               const Trial& trial);
+// The message where nothing can be tried, and why: "compiling it takes too long".
+std::string UntriedOutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& names,
+                                      absl::string_view why_not_tried);
 
 }  // namespace vpod::model

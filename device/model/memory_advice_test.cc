@@ -50,7 +50,11 @@ TEST(MemoryAdviceTest, AdviceWithoutAnOptionIsLeftOut) {
   EXPECT_EQ(TextOf(MemoryAdvice::kTensorShards, names), "");
   EXPECT_EQ(OutOfMemoryMessage(verdict, names, [](const auto&) { return TrialResult::kFits; }),
             "It is too large. To try: float16 (--half): fits.");
-  EXPECT_EQ(OutOfMemoryMessage(verdict, NoOptions()), "It is too large.");
+  EXPECT_EQ(UntriedOutOfMemoryMessage(verdict, names, "it takes too long"),
+            "It is too large. To try: float16 (--half). None of this was tried, because it takes "
+            "too long.");
+  EXPECT_EQ(UntriedOutOfMemoryMessage(verdict, NoOptions(), "it takes too long"),
+            "It is too large.");
 }
 
 TEST(MemoryAdviceTest, NamesAreKeptInLists) {

@@ -115,8 +115,9 @@ TEST(TileMemoryTest, BroadcastOperandsDoNotDecideWhereAResultLies) {
 TEST(TileMemoryTest, OutOfMemorySaysWhereAndWhatToTry) {
   const uint64_t fits = uint64_t{1472} * 78000, too_many = uint64_t{1472} * 80000;
   std::vector<Bytes> use;
+  program::v1::Origins origins;
   const auto check = [&](uint64_t elements) {
-    const auto executable = program::Executable::Make(Parse(Doubling(elements)));
+    const auto executable = program::Executable::Make(Parse(Doubling(elements)), {}, origins);
     EXPECT_TRUE(executable.ok()) << executable.status();
     return CheckMemory(**executable, {}, &use);
   };
@@ -131,7 +132,13 @@ TEST(TileMemoryTest, OutOfMemorySaysWhereAndWhatToTry) {
             HasSubstr("'w' (320000 bytes)"), HasSubstr("the result of add (320000 bytes)"),
             HasSubstr("of program 'double'"),
             HasSubstr("To try: float16 (types of inputs and variables), ")));
-  ASSERT_EQ(use.size(), 2u);
+  EXPECT_THAT(std::string(status.message()),
+              testing::EndsWith("None of this was tried, because only compiling the program tries "
+                                "it."));
+  // In the words of the front that compiled it.
+  origins.add_memory_options("--half");
+  EXPECT_THAT(std::string(check(too_many).message()), HasSubstr("To try: float16 (--half), "));
+  ASSERT_EQ(use.size(), 3u);
   EXPECT_LT(use[0], arch::kIpuMemory);
   EXPECT_GT(use[1], arch::kIpuMemory);
 }

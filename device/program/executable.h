@@ -87,6 +87,10 @@ class Executable {
   // Bytes as Parse takes them.
   std::string Bytes() const;
   std::string OriginBytes() const { return origins_.SerializeAsString(); }
+  // The names of options in its origins (program.proto: Origins.memory_options).
+  std::vector<std::string> memory_options() const {
+    return {origins_.memory_options().begin(), origins_.memory_options().end()};
+  }
   // The origin of an instruction; null if that is unknown.
   const v1::Origin* OriginOf(uint32_t ipu, size_t function, size_t instruction) const;
   // SHA-256 of the canonical encoding.

@@ -14,14 +14,25 @@ absl::Status Invalid(const std::string& message) {
   return absl::InvalidArgumentError(absl::StrCat("origins: ", message));
 }
 
-absl::Status CheckText(int index, absl::string_view text) {
+// `of` is "origin", or another kind of which there are several.
+absl::Status CheckText(const char* of, int index, absl::string_view text) {
   if (text.size() > kMostOriginBytes) {
-    return Invalid(absl::StrCat("a text of origin ", index + 1, " has ", text.size(),
+    return Invalid(absl::StrCat("a text of ", of, " ", index + 1, " has ", text.size(),
                                 " bytes, at most ", kMostOriginBytes, " are accepted"));
   }
   if (base::IsTextLine(text)) return absl::OkStatus();
-  return Invalid(absl::StrCat("'", absl::CHexEscape(text.substr(0, 64)), "' of origin ", index + 1,
-                              " is not one line of UTF-8 text"));
+  return Invalid(absl::StrCat("'", absl::CHexEscape(text.substr(0, 64)), "' of ", of, " ",
+                              index + 1, " is not one line of UTF-8 text"));
+}
+
+absl::Status CheckMemoryOptions(const v1::Origins& origins) {
+  if (origins.memory_options_size() > kMostMemoryOptions) {
+    return Invalid(absl::StrCat(origins.memory_options_size(), " memory options named, at most ",
+                                kMostMemoryOptions, " are accepted"));
+  }
+  for (int i = 0; i < origins.memory_options_size(); ++i)
+    VPOD_RETURN_IF_ERROR(CheckText("memory option", i, origins.memory_options(i)));
+  return absl::OkStatus();
 }
 
 bool IsBackward(const v1::Origin& origin) { return origin.phase() == v1::Origin::BACKWARD; }
@@ -91,12 +102,13 @@ std::string NameOfValue(const v1::Tensor& tensor, const v1::Instruction& maker,
 
 absl::Status CheckOrigins(const v1::Origins& origins, const v1::Executable& executable) {
   for (int i = 0; i < origins.origins_size(); ++i) {
-    VPOD_RETURN_IF_ERROR(CheckText(i, origins.origins(i).scope()));
-    VPOD_RETURN_IF_ERROR(CheckText(i, origins.origins(i).op()));
+    VPOD_RETURN_IF_ERROR(CheckText("origin", i, origins.origins(i).scope()));
+    VPOD_RETURN_IF_ERROR(CheckText("origin", i, origins.origins(i).op()));
     const v1::Origin::Phase phase = origins.origins(i).phase();
     if (!v1::Origin::Phase_IsValid(phase))
       return Invalid(absl::StrCat("origin ", i + 1, " has the unknown phase ", phase));
   }
+  VPOD_RETURN_IF_ERROR(CheckMemoryOptions(origins));
   if (origins.ipus().empty() && origins.origins().empty()) return absl::OkStatus();
   if (origins.ipus_size() != executable.ipus_size()) {
     return Invalid(absl::StrCat(origins.ipus_size(), " IPUs named, the executable has ",

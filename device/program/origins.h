@@ -10,8 +10,10 @@
 
 namespace vpod::program {
 
-// Longest text of an origin; longer ones are refused.
+// Longest text of an origin, or name of an option; longer ones are refused.
 inline constexpr size_t kMostOriginBytes = 512;
+// Most names of options for memory.
+inline constexpr int kMostMemoryOptions = 64;
 
 // The kind of an instruction in a word: "convolution", or the operator of an element-by-element op
 // or a reduction, "relu".
@@ -33,7 +35,8 @@ inline constexpr char kCounterOp[] = "counter";
 std::optional<v1::Origin::Phase> PhaseOf(const v1::Origin* origin);
 
 // InvalidArgument unless the table is empty or has a place for each instruction, refers to origins
-// that it has, with known phases and short texts that can be shown on one line.
+// that it has, with known phases and short texts that can be shown on one line, as names of options
+// can be, of which there are few.
 absl::Status CheckOrigins(const v1::Origins& origins, const v1::Executable& executable);
 
 }  // namespace vpod::program

@@ -3,6 +3,9 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "device/program/executable.h"
 
 namespace vpod::program {
@@ -105,6 +108,8 @@ TEST(Origins, AreChecked) {
        "origins: an instruction of function 0 has origin 1, there are 0"},
       {"origins { scope: 'two\\nlines' }",
        "origins: 'two\\nlines' of origin 1 is not one line of UTF-8 text"},
+      {"memory_options: ['--half', 'two\\nlines']",
+       "origins: 'two\\nlines' of memory option 2 is not one line of UTF-8 text"},
   };
   for (const auto& [table, message] : cases) {
     const std::string bytes = FromText<v1::Origins>(table).SerializeAsString();
@@ -114,6 +119,25 @@ TEST(Origins, AreChecked) {
   long_text.mutable_origins(0)->set_op(std::string(513, 'x'));
   EXPECT_EQ(Executable::Make(Example(), {}, long_text).status().message(),
             "origins: a text of origin 1 has 513 bytes, at most 512 are accepted");
+}
+
+TEST(Origins, NameTheOptionsOfTheFront) {
+  v1::Origins origins = Table();
+  EXPECT_TRUE((*Executable::Make(Example(), {}, origins))->memory_options().empty());
+  origins.add_memory_options("--half");
+  origins.add_memory_options("");
+  const auto named = *Executable::Make(Example(), {}, origins);
+  const auto parsed = Executable::Parse(named->Bytes(), {}, named->OriginBytes());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ((*parsed)->memory_options(), (std::vector<std::string>{"--half", ""}));
+  EXPECT_EQ(named->hash(), (*Executable::Make(Example()))->hash());
+  // Without the origins of instructions, too.
+  origins.clear_origins();
+  origins.clear_ipus();
+  EXPECT_EQ((*Executable::Make(Example(), {}, origins))->memory_options().size(), 2u);
+  for (int i = 0; i < kMostMemoryOptions; ++i) origins.add_memory_options("");
+  EXPECT_EQ(Executable::Make(Example(), {}, origins).status().message(),
+            "origins: 66 memory options named, at most 64 are accepted");
 }
 
 TEST(Origins, AreLimitedInSize) {

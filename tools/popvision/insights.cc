@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/pva/schema.h"
 #include "device/model/memory_options.h"
 #include "tools/popvision/views.h"
 
@@ -33,6 +35,10 @@ class InsightsBuilder {
     for (uint32_t ipu = 0; ipu < report_.target.ipus_per_replica; ++ipu) {
       for (std::string& note : MemoryInsights(report_, ipu)) memory.push_back(std::move(note));
     }
+    const bool advises = std::any_of(memory.begin(), memory.end(), [](const std::string& note) {
+      return absl::StrContains(note, "To try: ");
+    });
+    if (advises) memory.push_back("None of this was tried: a profile is read without its program.");
     if (CyclesOfRun(report_) == 0) {
       time_.push_back(WhyNoRun(report_));
     } else {
@@ -112,7 +118,7 @@ class InsightsBuilder {
     say(phases["recompute"], "computing activations again",
         "If there is memory left: fewer operations that are recomputed, or more checkpoints.");
     say(phases["update"], "with updates of the weights",
-        absl::StrCat("To try: ", MoreAccumulation(), "."));
+        absl::StrCat("To try: ", MoreAccumulation(report_), "."));
   }
 
   std::string HostAdvice(uint32_t ipu) const {
@@ -196,8 +202,18 @@ class InsightsBuilder {
 
 }  // namespace
 
-std::string MoreAccumulation() {
-  return absl::StrCat("more gradient accumulation (", model::OptionNames().accumulation, ")");
+model::OptionNames OptionNamesOf(const Report& report) {
+  const auto names = report.meta.find(pva::kMemoryOptions);
+  if (names == report.meta.end() || names->second.empty()) return {};
+  return model::OptionNamesIn(absl::StrSplit(names->second, absl::MaxSplits('\n', 64)));
+}
+
+std::string WithOption(absl::string_view advice, const std::string& option) {
+  return option.empty() ? std::string(advice) : absl::StrCat(advice, " (", option, ")");
+}
+
+std::string MoreAccumulation(const Report& report) {
+  return WithOption("more gradient accumulation", OptionNamesOf(report).accumulation);
 }
 
 Document Insights(const Report& report) { return InsightsBuilder(report).Build(); }

@@ -79,6 +79,20 @@ TEST(InsightsTest, TheyFollowWhatIsInMemory) {
   EXPECT_THAT(adam, HasSubstr("The state of the optimiser takes "));
 }
 
+TEST(InsightsTest, TheyNameTheOptionsOfTheProgram) {
+  model::OptionNames names = model::NoOptions();
+  names.recomputation = "--recompute standard";
+  pva::Report report = ProfileOf({.ipus = 1, .micro_batch = 192, .option_names = names});
+  const std::string named = Text(Insights(report));
+  EXPECT_THAT(named, HasSubstr("To try: recomputation (--recompute standard)."));
+  EXPECT_THAT(named, HasSubstr("None of this was tried: a profile is read without its program."));
+  EXPECT_THAT(named, Not(HasSubstr("Float32 takes ")));
+  EXPECT_THAT(named, Not(HasSubstr("CompileOptions")));
+  // A profile of an earlier version does not say how they are spelled.
+  report.meta.erase("memoryOptions");
+  EXPECT_THAT(Text(Insights(report)), HasSubstr("(CompileOptions::recomputation: kStandard)"));
+}
+
 TEST(InsightsTest, APageBeginsWithWhatIsWrong) {
   pva::Report report = ProfileOf({.ipus = 1, .micro_batch = 192});
   report.meta["timestamp"] = "1795955400";

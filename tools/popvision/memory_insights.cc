@@ -149,12 +149,14 @@ class MemoryInsightsBuilder {
   void Advise(const model::MemoryInUse& memory) {
     const std::vector<MemoryAdvice> worth_trying =
         model::AdviceOf(model::MemorySavings(FeaturesOf(report_), ipu_, memory));
+    const model::OptionNames names = OptionNamesOf(report_);
     for (const Subject& subject : Subjects()) {
       std::vector<std::string> texts;
       for (MemoryAdvice advice : worth_trying) {
         const auto& of_subject = subject.advice;
-        if (std::find(of_subject.begin(), of_subject.end(), advice) != of_subject.end())
-          texts.push_back(model::TextOf(advice, model::OptionNames()));
+        if (std::find(of_subject.begin(), of_subject.end(), advice) == of_subject.end()) continue;
+        if (std::string text = model::TextOf(advice, names); !text.empty())
+          texts.push_back(std::move(text));
       }
       if (texts.empty()) continue;
       Note(subject.takes, " ", Megabytes(subject.bytes(memory)), " of ", name_,

@@ -94,20 +94,23 @@ std::string StreamingMemoryAdvice(const Report& report, uint32_t ipu) {
   const auto much = [&](uint64_t bytes) {
     return bytes > 0 && bytes * kMuchOfTraffic >= kinds.all;
   };
+  const model::OptionNames names = OptionNamesOf(report);
   std::vector<std::string> moved, options;
   if (much(kinds.state)) moved.push_back("the state of the optimiser");
   if (much(kinds.weights)) moved.push_back("weights");
   if (much(kinds.accumulators)) moved.push_back("accumulators");
   if (much(kinds.activations)) moved.push_back("activations");
   if (moved.empty()) return "It moves rows of the program's own remote buffers.";
-  if (much(kinds.state)) options.push_back(MoreAccumulation());
+  if (much(kinds.state)) options.push_back(MoreAccumulation(report));
   if (much(kinds.weights) || much(kinds.accumulators))
     options.push_back("a larger micro-batch with less gradient accumulation");
   if (much(kinds.activations))
-    options.push_back(absl::StrCat("recomputation instead of activations off the chip (",
-                                   model::OptionNames().recomputation, ")"));
-  if (much(kinds.state) && report.target.num_replicas > 1 && !SharesOutState(report))
-    options.push_back(model::TextOf(model::MemoryAdvice::kTensorShards, {}));
+    options.push_back(
+        WithOption("recomputation instead of activations off the chip", names.recomputation));
+  if (const std::string shards = model::TextOf(model::MemoryAdvice::kTensorShards, names);
+      !shards.empty() && much(kinds.state) && report.target.num_replicas > 1 &&
+      !SharesOutState(report))
+    options.push_back(shards);
   options.push_back("less of it off the chip, where tiles have room or with more IPUs per replica");
   return absl::StrCat("It moves ", absl::StrJoin(moved, ", "),
                       ". To try: ", absl::StrJoin(options, ", "), ".");

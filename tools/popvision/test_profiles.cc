@@ -54,6 +54,7 @@ compiler::Compiled Compile(const NetworkOptions& options) {
   compile.off_chip_accumulators = options.off_chip_accumulators;
   compile.total_replicas = options.replicas;
   compile.allow_out_of_memory = true;
+  compile.front.names = options.option_names;
   compile.programs = {{.name = "train",
                        .accumulation = options.accumulation,
                        .loss = loss,

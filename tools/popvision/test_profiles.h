@@ -25,6 +25,7 @@ struct NetworkOptions {
   bool off_chip_accumulators = false;
   compiler::Schedule schedule = compiler::Schedule::kGrouped;
   std::string split = "layer3.0";  // the block with which the second IPU begins
+  model::OptionNames option_names;
 };
 
 // The profile of the first program, with a run that takes the cycles of the model and does not

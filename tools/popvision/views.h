@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "client/pva/pva.h"
+#include "device/model/memory_options.h"
 #include "tools/popvision/document.h"
 
 namespace vpod::popvision {
@@ -82,8 +84,11 @@ bool SharesOutState(const pva::Report& report);
 std::string OutOfMemoryNote(const pva::Report& report, uint32_t ipu);
 // The part of Insights about the memory of an IPU.
 std::vector<std::string> MemoryInsights(const pva::Report& report, uint32_t ipu);
-// "more gradient accumulation (ProgramSpec::accumulation)"
-std::string MoreAccumulation();
+// How the front of the program spells its options; those of C++ if the profile does not say it.
+model::OptionNames OptionNamesOf(const pva::Report& report);
+// "more gradient accumulation (ProgramSpec::accumulation)"; the option is left out if it is empty.
+std::string WithOption(absl::string_view advice, const std::string& option);
+std::string MoreAccumulation(const pva::Report& report);
 // "IPU 0"
 std::string IpuName(uint32_t ipu);
 

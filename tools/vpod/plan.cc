@@ -47,7 +47,7 @@ model::OptionNames Flags() {
   return {.float16 = "--precision 16",
           .micro_batch = "--micro-batch",
           .optimizer = "--optimizer sgd",
-          .accumulation = "--micro-batch, --accumulation",
+          .accumulation = "--accumulation",
           .recomputation = "--recompute standard",
           .memory_proportions = "--memory-proportion",
           .off_chip_activations = "--off-chip-activations",

@@ -67,7 +67,7 @@ TEST(PlanTest, AdviceIsTried) {
   says("recomputation (recompute)", recomputes);
   smaller.network.micro_batch = 32;
   smaller.accumulation = 2;
-  says("gradient accumulation (ProgramSpec::accumulation)", smaller);
+  says("gradient accumulation (shapes of inputs, ProgramSpec::accumulation)", smaller);
   off_chip.off_chip_activations = true;
   says("activations off the chip (CompileOptions::off_chip_activations)", off_chip);
   split.network.ipus = 2;

@@ -121,13 +121,17 @@ TEST_F(PlannedProgramTest, NeedsNoPod) {
   EXPECT_TRUE(executable.ok()) << executable.status();
 }
 
-// It is the plan that says so.
+// It is the plan that says so, in the words of the program.
 TEST_F(PlannedProgramTest, WhatDoesNotFitIsCompiled) {
   const auto executable =
       CompileByProgram({"client/examples/hands_on/hands_on", "--network", "resnet18",
                         "--image-size", "224", "--micro-batch", "256"});
   ASSERT_TRUE(executable.ok()) << executable.status();
-  EXPECT_TRUE(absl::IsResourceExhausted(plan::PlanExecutable(**executable, 16, "m2000")->fits));
+  const absl::Status fits = plan::PlanExecutable(**executable, 16, "m2000")->fits;
+  EXPECT_TRUE(absl::IsResourceExhausted(fits));
+  EXPECT_THAT(std::string(fits.message()), AllOf(HasSubstr("recomputation (--recompute standard)"),
+                                                 testing::Not(HasSubstr("CompileOptions")),
+                                                 HasSubstr("None of this was tried")));
 }
 
 TEST_F(PlannedProgramTest, ProgramsWithoutASessionSaySo) {

@@ -345,7 +345,8 @@ compiler::Model ModelOf(const Arguments& arguments, const Place& place) {
 
 model::OptionNames OwnOptions() {
   model::OptionNames names = model::NoOptions();
-  names.accumulation = "--micro-batch, --accumulation";
+  names.micro_batch = "--micro-batch";
+  names.accumulation = "--accumulation";
   return names;
 }
 

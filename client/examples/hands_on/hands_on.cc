@@ -143,7 +143,8 @@ absl::StatusOr<compiler::Model> ModelOf(const Arguments& arguments, uint32_t rep
 model::OptionNames OwnOptions() {
   model::OptionNames names = model::NoOptions();
   names.float16 = "--precision 16.16";
-  names.accumulation = "--micro-batch, --accumulation";
+  names.micro_batch = "--micro-batch";
+  names.accumulation = "--accumulation";
   names.recomputation = "--recompute standard";
   names.off_chip_activations = "--off-chip-activations";
   names.off_chip_optimizer_state = "--off-chip-optimizer-state";
