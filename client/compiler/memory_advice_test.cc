@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -130,11 +131,12 @@ TEST(MemoryAdviceTest, StateOfTheOptimiserIsMovedOffTheChip) {
   EXPECT_EQ(ToTry(wide, options), absl::StrCat("To try: ", kState, ", ", kMoreIpus, ", ",
                                                kSmallerOptimizer, ", ", kWeights, "."));
   options.total_replicas = 4;
-  EXPECT_EQ(ToTry(wide, options),
-            absl::StrCat("To try: ", kState,
-                         ", the state of the optimiser shared out among replicas "
-                         "(CompileOptions::tensor_shards), ",
-                         kMoreIpus, ", ", kSmallerOptimizer, ", ", kWeights, "."));
+  EXPECT_EQ(
+      ToTry(wide, options),
+      absl::StrCat("To try: ", kState,
+                   ", the state of the optimiser shared out among all replicas in one instance "
+                   "(CompileOptions::tensor_shards), ",
+                   kMoreIpus, ", ", kSmallerOptimizer, ", ", kWeights, "."));
 }
 
 TEST(MemoryAdviceTest, AccumulatorsAreMovedOffTheChip) {
@@ -183,7 +185,17 @@ TEST(MemoryAdviceTest, InferenceHasNoGradients) {
   EXPECT_EQ(ToTry({.type = FLOAT16, .rows = 1 << 19}, {}, /*trains=*/false),
             absl::StrCat("To try: a smaller micro-batch (shapes of inputs), ", kMoreIpus,
                          ", a smaller memory proportion of products "
-                         "(CompileOptions::products.memory_proportions)."));
+                         "(CompileOptions::products.memory_proportions 0.3, now 0.6)."));
+}
+
+// Of each IPU, if they differ.
+TEST(MemoryAdviceTest, TheMemoryProportionThatWasTriedIsNamed) {
+  CompileOptions options{.ipus_per_replica = 2};
+  options.products.memory_proportions = {std::nullopt, 0.5f};
+  options.front.names.memory_proportions = "--proportions";
+  EXPECT_THAT(Tried({.type = FLOAT16, .rows = 1 << 19, .on_second = 4}, options, /*trains=*/false),
+              testing::ContainsRegex("products \\(--proportions \\[0\\.3, 0\\.25\\], now \\[0\\.6, "
+                                     "0\\.5\\]\\): (fits|not alone)"));
 }
 
 // What a message says of advice is what a user finds who follows it.
@@ -196,7 +208,7 @@ TEST(MemoryAdviceTest, EachOptionIsTried) {
        std::vector<std::pair<std::string, std::function<void(CompileOptions&)>>>{
            {kState, [](auto& o) { o.off_chip_optimizer_state = true; }},
            {kWeights, [](auto& o) { o.off_chip_weights = true; }},
-           {"shared out among replicas (CompileOptions::tensor_shards)",
+           {"shared out among all replicas in one instance (CompileOptions::tensor_shards)",
             [](auto& o) { o.tensor_shards = 4; }},
            {kSmallerOptimizer, [](auto& o) { o.programs[0].optimizer = SgdOptions{}; }}}) {
     CompileOptions options = adam;

@@ -1,10 +1,13 @@
 #include "client/compiler/memory_trials.h"
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/compiler/make_executable.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
@@ -36,11 +39,43 @@ void DropOptimizerState(CompileOptions& options) {
   }
 }
 
+// The share of a tile's memory that products may take, by IPU.
+std::vector<float> MemoryProportions(const CompileOptions& options) {
+  std::vector<std::optional<float>> asked_for = options.products.memory_proportions;
+  asked_for.resize(options.ipus_per_replica);
+  std::vector<float> proportions;
+  for (const auto& proportion : asked_for)
+    proportions.push_back(
+        proportion.value_or(static_cast<float>(arch::kAvailableMemoryProportion)));
+  return proportions;
+}
+
 void HalveMemoryProportions(CompileOptions& options) {
-  auto& proportions = options.products.memory_proportions;
-  proportions.resize(options.ipus_per_replica);
-  for (auto& proportion : proportions)
-    proportion = proportion.value_or(static_cast<float>(arch::kAvailableMemoryProportion)) / 2;
+  std::vector<float> proportions = MemoryProportions(options);
+  for (float& proportion : proportions) proportion /= 2;
+  options.products.memory_proportions.assign(proportions.begin(), proportions.end());
+}
+
+// "0.6", or "[0.6, 0.5]" if those of the IPUs differ.
+std::string MemoryProportionsText(const CompileOptions& options) {
+  const std::vector<float> proportions = MemoryProportions(options);
+  const bool differ = std::adjacent_find(proportions.begin(), proportions.end(),
+                                         std::not_equal_to<>()) != proportions.end();
+  return differ ? absl::StrCat("[", absl::StrJoin(proportions, ", "), "]")
+                : absl::StrCat(proportions[0]);
+}
+
+// The front's names of options, with the value that a trial gives where the name has none.
+model::OptionNames NamesWithValues(const CompileOptions& options) {
+  model::OptionNames names = options.front.names;
+  if (names.memory_proportions.empty()) return names;
+  CompileOptions halved;
+  halved.ipus_per_replica = options.ipus_per_replica;
+  halved.products = options.products;
+  HalveMemoryProportions(halved);
+  absl::StrAppend(&names.memory_proportions, " ", MemoryProportionsText(halved), ", now ",
+                  MemoryProportionsText(options));
+  return names;
 }
 
 // False: no option makes this change.
@@ -113,14 +148,14 @@ model::Topology TopologyOf(const CompileOptions& options) {
 
 std::string WhyNotFit(const graph::Graph& graph, const CompileOptions& options,
                       const program::Executable& executable, const model::MemoryVerdict& verdict) {
-  const model::OptionNames& names = options.front.names;
   if (const int64_t instructions = InstructionsOf(executable); instructions > kMostInstructions) {
     return model::UntriedOutOfMemoryMessage(
-        verdict, names, absl::StrCat("compiling ", instructions, " instructions takes too long"));
+        verdict, options.front.names,
+        absl::StrCat("compiling ", instructions, " instructions takes too long"));
   }
-  return model::OutOfMemoryMessage(verdict, names, [&](const std::vector<MemoryAdvice>& advice) {
-    return Try(graph, options, advice);
-  });
+  return model::OutOfMemoryMessage(
+      verdict, NamesWithValues(options),
+      [&](const std::vector<MemoryAdvice>& advice) { return Try(graph, options, advice); });
 }
 
 }  // namespace vpod::compiler
