@@ -13,20 +13,28 @@
 #include "client/engine_options/engine_options.h"
 #include "client/sdk_log/sdk_log.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "device/model/memory_advice.h"
+#include "device/program/origins.h"
 
 namespace vpod::compiler {
 
 namespace {
 
 // ResourceExhausted if it does not, unless the environment allows it: options of the engine, which
-// log it, or a plan.
+// log it, or a plan, which finds the advice beside the executable if it explains what does not fit.
 absl::Status CheckThatItFits(const graph::Graph& graph, const CompileOptions& options,
                              Compiled& compiled) {
   const model::MemoryVerdict verdict =
       model::JudgeMemory(*compiled.executable, TopologyOf(options));
   compiled.fits = verdict.fits;
-  if (verdict.fits || IsPlannedProgram()) return absl::OkStatus();
+  if (verdict.fits) return absl::OkStatus();
+  if (IsExplainedProgram()) {
+    const std::string why = WhyNotFit(graph, options, *compiled.executable, verdict);
+    compiled.executable = compiled.executable->WithMemoryAdvice(
+        base::Printable(model::AdviceIn(why, verdict), program::kMostAdviceBytes - 3));
+  }
+  if (IsPlannedProgram()) return absl::OkStatus();
   VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
   if (engine.allow_out_of_memory && !SdkLogs(LogModule::kEngine, LogLevel::kWarn))
     return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "client/compiler/compiler.h"
+#include "client/compiler/planned_program.h"
 
 namespace vpod::compiler {
 namespace {
@@ -292,6 +294,28 @@ TEST(MemoryAdviceTest, AnExecutableCarriesTheNamesOfOptions) {
   EXPECT_EQ(model::OptionNamesOf(*plain->executable).recomputation,
             model::OptionNames().recomputation);
   EXPECT_EQ(executable->executable->Bytes(), plain->executable->Bytes());
+}
+
+// The plan finds what the compiler has tried beside the executable.
+TEST(MemoryAdviceTest, AnExplainedPlanHasAdviceTried) {
+  const Model model = ModelOf({}, {});
+  setenv(kPlanDirectoryVariable, "/nowhere", /*overwrite=*/1);
+  const auto plain = Compile(model.graph, model.options);
+  setenv(kPlanExplainVariable, "1", /*overwrite=*/1);
+  const auto explained = Compile(model.graph, model.options);
+  unsetenv(kPlanExplainVariable);
+  unsetenv(kPlanDirectoryVariable);
+  ASSERT_TRUE(plain.ok() && explained.ok()) << plain.status() << explained.status();
+  const auto message = [](const Compiled& compiled) {
+    return std::string(model::CheckMemory(*compiled.executable, {.num_replicas = 4}).message());
+  };
+  EXPECT_THAT(message(*plain), testing::AllOf(testing::HasSubstr(kRecomputation),
+                                              testing::HasSubstr("None of this was tried")));
+  EXPECT_THAT(message(*explained),
+              testing::AllOf(testing::StartsWith("Out of memory: Cannot fit "),
+                             testing::HasSubstr(absl::StrCat(kRecomputation, ": ")),
+                             testing::Not(testing::HasSubstr("None of this was tried"))));
+  EXPECT_EQ(explained->executable->Bytes(), plain->executable->Bytes());
 }
 
 TEST(MemoryAdviceTest, VariablesAreNamedWithTheirScope) {

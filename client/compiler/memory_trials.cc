@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/compiler/make_executable.h"
+#include "client/compiler/planned_program.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
 
@@ -134,7 +135,7 @@ TrialResult Try(const graph::Graph& graph, CompileOptions options,
     absl::StatusOr<Model> rebuilt = options.front.rebuild(of_model);
     if (!rebuilt.ok()) return TrialResult::kRefused;
     changed = *std::move(rebuilt);
-    options = changed->options;
+    options = IsPlannedProgram() ? OptionsForPlan(changed->options) : changed->options;
   }
   for (MemoryAdvice advice : all) Follow(advice, options);
   return CompileAgain(changed ? changed->graph : graph, std::move(options));

@@ -9,6 +9,10 @@ namespace vpod::compiler {
 
 bool IsPlannedProgram() { return std::getenv(kPlanDirectoryVariable) != nullptr; }
 
+bool IsExplainedProgram() {
+  return IsPlannedProgram() && std::getenv(kPlanExplainVariable) != nullptr;
+}
+
 CompileOptions OptionsForPlan(CompileOptions options) {
   const char* replicas = std::getenv(kPlanReplicasVariable);
   if (replicas != nullptr) {

@@ -209,6 +209,8 @@ absl::Status CheckMemory(const program::Executable& executable, const Topology& 
                          std::vector<Bytes>* use) {
   const MemoryVerdict verdict = JudgeMemory(executable, topology, use);
   if (verdict.fits) return absl::OkStatus();
+  if (const std::string& advice = executable.memory_advice(); !advice.empty())
+    return absl::ResourceExhaustedError(absl::StrCat(verdict.why, " ", advice));
   return absl::ResourceExhaustedError(UntriedOutOfMemoryMessage(
       verdict, OptionNamesOf(executable), "only compiling the program tries it"));
 }

@@ -4,8 +4,10 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "device/arch/hardware.h"
 #include "device/model/op_plans.h"
 
@@ -228,6 +230,11 @@ std::string TextOf(MemoryAdvice advice, const OptionNames& names) {
 
 OptionNames OptionNamesOf(const program::Executable& executable) {
   return OptionNamesIn(executable.memory_options());
+}
+
+absl::string_view AdviceIn(absl::string_view message, const MemoryVerdict& verdict) {
+  absl::ConsumePrefix(&message, verdict.why);
+  return absl::StripLeadingAsciiWhitespace(message);
 }
 
 std::string UntriedOutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& names,

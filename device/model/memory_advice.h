@@ -108,6 +108,8 @@ using Trial = std::function<TrialResult(const std::vector<MemoryAdvice>& advice)
 // tried alone, and all of it together if none is enough.
 std::string OutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& names,
                                const Trial& trial);
+// The advice of such a message: what follows why the program does not fit.
+absl::string_view AdviceIn(absl::string_view message, const MemoryVerdict& verdict);
 // The message where nothing can be tried, and why: "compiling it takes too long".
 std::string UntriedOutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& names,
                                       absl::string_view why_not_tried);

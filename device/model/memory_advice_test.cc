@@ -57,6 +57,15 @@ TEST(MemoryAdviceTest, AdviceWithoutAnOptionIsLeftOut) {
             "It is too large.");
 }
 
+TEST(MemoryAdviceTest, AdviceFollowsWhyAProgramDoesNotFit) {
+  const MemoryVerdict verdict = Full({MemoryAdvice::kFloat16});
+  OptionNames names;
+  names.float16 = "--half";
+  EXPECT_EQ(AdviceIn(UntriedOutOfMemoryMessage(verdict, names, "it takes too long"), verdict),
+            "To try: float16 (--half). None of this was tried, because it takes too long.");
+  EXPECT_EQ(AdviceIn(verdict.why, verdict), "");
+}
+
 TEST(MemoryAdviceTest, NamesAreKeptInLists) {
   OptionNames names = NoOptions();
   names.ipus_without_pipeline = "--ipus";

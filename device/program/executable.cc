@@ -301,6 +301,12 @@ Executable::Executable(Texts texts, absl::string_view canonical, v1::Origins ori
 
 std::string Executable::Bytes() const { return Serialize(source()); }
 
+std::shared_ptr<const Executable> Executable::WithMemoryAdvice(std::string advice) const {
+  auto copy = std::make_shared<Executable>(*this);
+  copy->origins_.set_memory_advice(std::move(advice));
+  return copy;
+}
+
 const v1::Origin* Executable::OriginOf(uint32_t ipu, size_t function, size_t instruction) const {
   if (origins_.ipus().empty()) return nullptr;
   const uint32_t origin = origins_.ipus(static_cast<int>(ipu))

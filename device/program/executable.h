@@ -91,6 +91,10 @@ class Executable {
   std::vector<std::string> memory_options() const {
     return {origins_.memory_options().begin(), origins_.memory_options().end()};
   }
+  // The advice in its origins; empty if there is none.
+  const std::string& memory_advice() const { return origins_.memory_advice(); }
+  // The executable with other advice in its origins.
+  std::shared_ptr<const Executable> WithMemoryAdvice(std::string advice) const;
   // The origin of an instruction; null if that is unknown.
   const v1::Origin* OriginOf(uint32_t ipu, size_t function, size_t instruction) const;
   // SHA-256 of the canonical encoding.

@@ -32,7 +32,10 @@ absl::Status CheckMemoryOptions(const v1::Origins& origins) {
   }
   for (int i = 0; i < origins.memory_options_size(); ++i)
     VPOD_RETURN_IF_ERROR(CheckText("memory option", i, origins.memory_options(i)));
-  return absl::OkStatus();
+  const std::string& advice = origins.memory_advice();
+  if (advice.size() <= kMostAdviceBytes && base::IsTextLine(advice)) return absl::OkStatus();
+  return Invalid(absl::StrCat("the advice on memory is not one line of UTF-8 text of at most ",
+                              kMostAdviceBytes, " bytes"));
 }
 
 bool IsBackward(const v1::Origin& origin) { return origin.phase() == v1::Origin::BACKWARD; }

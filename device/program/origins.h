@@ -12,8 +12,9 @@ namespace vpod::program {
 
 // Longest text of an origin, or name of an option; longer ones are refused.
 inline constexpr size_t kMostOriginBytes = 512;
-// Most names of options for memory.
+// Most names of options for memory, and the longest advice.
 inline constexpr int kMostMemoryOptions = 64;
+inline constexpr size_t kMostAdviceBytes = 16384;
 
 // The kind of an instruction in a word: "convolution", or the operator of an element-by-element op
 // or a reduction, "relu".

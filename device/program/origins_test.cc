@@ -110,6 +110,8 @@ TEST(Origins, AreChecked) {
        "origins: 'two\\nlines' of origin 1 is not one line of UTF-8 text"},
       {"memory_options: ['--half', 'two\\nlines']",
        "origins: 'two\\nlines' of memory option 2 is not one line of UTF-8 text"},
+      {"memory_advice: 'two\\nlines'",
+       "origins: the advice on memory is not one line of UTF-8 text of at most 16384 bytes"},
   };
   for (const auto& [table, message] : cases) {
     const std::string bytes = FromText<v1::Origins>(table).SerializeAsString();
@@ -138,6 +140,19 @@ TEST(Origins, NameTheOptionsOfTheFront) {
   for (int i = 0; i < kMostMemoryOptions; ++i) origins.add_memory_options("");
   EXPECT_EQ(Executable::Make(Example(), {}, origins).status().message(),
             "origins: 66 memory options named, at most 64 are accepted");
+}
+
+TEST(Origins, MayHaveAdviceOnMemory) {
+  const auto named = *Executable::Make(Example(), {}, Table());
+  const auto advised = named->WithMemoryAdvice("To try: float16: fits.");
+  EXPECT_EQ(named->memory_advice(), "");
+  EXPECT_EQ(advised->memory_advice(), "To try: float16: fits.");
+  EXPECT_EQ(advised->hash(), named->hash());
+  EXPECT_EQ(advised->Bytes(), named->Bytes());
+  EXPECT_EQ(advised->OriginOf(0, 0, 1)->scope(), "layer1.0");
+  const auto parsed = Executable::Parse(advised->Bytes(), {}, advised->OriginBytes());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ((*parsed)->memory_advice(), advised->memory_advice());
 }
 
 TEST(Origins, AreLimitedInSize) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -353,13 +354,14 @@ absl::StatusOr<PlanOutput> PlanFile(const PlanArguments& arguments) {
 }
 
 absl::StatusOr<PlanOutput> PlanProgram(const PlanArguments& arguments) {
-  VPOD_ASSIGN_OR_RETURN(const auto executable, CompileByProgram(arguments.program));
+  VPOD_ASSIGN_OR_RETURN(const auto executable,
+                        CompileByProgram(arguments.program, std::nullopt, arguments.explain));
   const uint32_t ipus = executable->ipus_per_replica(), shards = plan::ShardsOf(*executable);
   const ExecutableFor executable_for = [&](uint32_t pod) -> decltype(CompileByProgram({})) {
     // Where replicas share out state, a program is compiled for their number.
     const bool is_for_others = shards > 1 && !plan::CheckPod(*executable, pod).ok();
     if (is_for_others && pod % (ipus * shards) == 0)
-      return CompileByProgram(arguments.program, pod / ipus);
+      return CompileByProgram(arguments.program, pod / ipus, arguments.explain);
     return executable;
   };
   return ExecutablePlan(executable_for, arguments.systems, arguments.format, arguments.explain);

@@ -72,14 +72,18 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
 }
 
 std::vector<std::string> EnvironmentWith(const std::string& directory,
-                                         std::optional<uint32_t> replicas) {
+                                         std::optional<uint32_t> replicas, bool explain) {
   const std::string set = absl::StrCat(compiler::kPlanDirectoryVariable, "="),
-                    of_replicas = absl::StrCat(compiler::kPlanReplicasVariable, "=");
+                    of_replicas = absl::StrCat(compiler::kPlanReplicasVariable, "="),
+                    of_explain = absl::StrCat(compiler::kPlanExplainVariable, "=");
   std::vector<std::string> variables = {set + directory};
   if (replicas) variables.push_back(absl::StrCat(of_replicas, *replicas));
+  if (explain) variables.push_back(of_explain + "1");
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!absl::StartsWith(*variable, set) && !absl::StartsWith(*variable, of_replicas))
-      variables.emplace_back(*variable);
+    const bool is_ours = absl::StartsWith(*variable, set) ||
+                         absl::StartsWith(*variable, of_replicas) ||
+                         absl::StartsWith(*variable, of_explain);
+    if (!is_ours) variables.emplace_back(*variable);
   }
   return variables;
 }
@@ -222,11 +226,11 @@ std::string HowItEnded(int status) {
 }
 
 absl::StatusOr<std::shared_ptr<const program::Executable>> Compile(
-    const std::vector<std::string>& command, std::optional<uint32_t> replicas) {
+    const std::vector<std::string>& command, std::optional<uint32_t> replicas, bool explain) {
   VPOD_ASSIGN_OR_RETURN(const TemporaryDirectory directory, TemporaryDirectory::Make());
   const base::UniqueFd files = WatchFiles(directory.path());
   VPOD_ASSIGN_OR_RETURN(const pid_t child,
-                        Start(command, EnvironmentWith(directory.path(), replicas)));
+                        Start(command, EnvironmentWith(directory.path(), replicas, explain)));
   const int status = WaitFor(child, directory.path(), files);
   const std::string file = ExecutableIn(directory.path());
   if (!file.empty()) return ReadExecutable(file);
@@ -237,9 +241,9 @@ absl::StatusOr<std::shared_ptr<const program::Executable>> Compile(
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const program::Executable>> CompileByProgram(
-    const std::vector<std::string>& command, std::optional<uint32_t> replicas) {
+    const std::vector<std::string>& command, std::optional<uint32_t> replicas, bool explain) {
   base::BlockEndSignals();
-  auto executable = Compile(command, replicas);
+  auto executable = Compile(command, replicas, explain);
   base::UnblockEndSignals();
   return executable;
 }

@@ -134,6 +134,18 @@ TEST_F(PlannedProgramTest, WhatDoesNotFitIsCompiled) {
                                                  HasSubstr("None of this was tried")));
 }
 
+TEST_F(PlannedProgramTest, AnExplanationTriesTheAdvice) {
+  const auto output =
+      RunPlan({.program = {"client/examples/hands_on/hands_on", "--network", "resnet18",
+                           "--image-size", "224", "--micro-batch", "256"},
+               .systems = {.pods = {16}},
+               .explain = true});
+  ASSERT_TRUE(output.ok()) << output.status();
+  EXPECT_THAT(output->text,
+              testing::ContainsRegex("recomputation \\(--recompute standard\\): (fits|not alone)"));
+  EXPECT_THAT(output->text, testing::Not(HasSubstr("None of this was tried")));
+}
+
 TEST_F(PlannedProgramTest, ProgramsWithoutASessionSaySo) {
   EXPECT_EQ(Refusal({"/nowhere"}), "cannot run '/nowhere': No such file or directory");
   EXPECT_EQ(Refusal({"/"}), "cannot run '/': Permission denied");
