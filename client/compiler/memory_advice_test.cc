@@ -1,4 +1,5 @@
-// The advice follows from what a program has on the tiles when it does not fit them.
+// The compiler advises what makes a program need less of the memory that its fullest tile uses, and
+// says whether that is enough.
 #include "device/model/memory_advice.h"
 
 #include <gmock/gmock.h>
@@ -28,10 +29,10 @@ using program::v1::FLOAT32;
 struct Network {
   DataType type = FLOAT32;
   int64_t rows = 1 << 17, width = 512, layers = 8;
-  int64_t on_second = 0;  // the last of them, on IPU 1
+  int64_t on_second = 0;  // the number of layers, at the end, that IPU 1 has
 };
 
-// Layers of products and activations, and a program that trains them or not.
+// A network of products and activations, with a program that trains it or only runs it.
 Model ModelOf(const Network& network, CompileOptions options, bool trains = true) {
   Graph g;
   Tensor x = g.Input("x", {network.type, {network.rows, network.width}});
@@ -57,7 +58,7 @@ Model ModelOf(const Network& network, CompileOptions options, bool trains = true
   return {std::move(g), std::move(options)};
 }
 
-// The message about what does not fit.
+// The error of a compilation that does not fit.
 std::string Message(const Network& network, const CompileOptions& options, bool trains = true) {
   const Model model = ModelOf(network, options, trains);
   const auto compiled = Compile(model.graph, model.options);
@@ -65,14 +66,14 @@ std::string Message(const Network& network, const CompileOptions& options, bool 
   return std::string(compiled.status().message());
 }
 
-// Its end.
+// The advice of that error, with the results of trials.
 std::string Tried(const Network& network, const CompileOptions& options, bool trains = true) {
   const std::string message = Message(network, options, trains);
   const size_t at = message.find("To try: ");
   return at == std::string::npos ? message : message.substr(at);
 }
 
-// The same without the results of trials.
+// The advice of that error, without the results of trials.
 std::string ToTry(const Network& network, const CompileOptions& options, bool trains = true) {
   return absl::StrReplaceAll(Tried(network, options, trains),
                              {{": fits", ""},
@@ -111,7 +112,8 @@ TEST(MemoryAdviceTest, WhatIsFloat16AlreadyIsNotAdvised) {
                          ", ", kLessBatch, "."));
 }
 
-// An IPU that computes all of it again at once needs checkpoints.
+// An IPU that computes all activations again at once needs memory for all of them; checkpoints let
+// it do so part by part.
 TEST(MemoryAdviceTest, WhatRecomputesAlreadyIsToldToDoLessAtOnce) {
   const Network tall{.type = FLOAT16, .rows = 1 << 19};
   EXPECT_EQ(ToTry(tall, {.recomputation = Recomputation::kAll}),
@@ -174,7 +176,8 @@ TEST(MemoryAdviceTest, TheFullestIpuIsDescribed) {
                              testing::Not(testing::HasSubstr("as well"))));
 }
 
-// A pipeline stores what waits for other micro-batches, and the last stage keeps nothing for them.
+// Stages store activations that wait for later micro-batches. The last stage uses its activations
+// at once.
 TEST(MemoryAdviceTest, TheLastStageStoresNoActivations) {
   const CompileOptions pipeline{
       .ipus_per_replica = 2, .schedule = Schedule::kGrouped, .programs = {{.accumulation = 4}}};
@@ -190,7 +193,7 @@ TEST(MemoryAdviceTest, InferenceHasNoGradients) {
                          "(CompileOptions::products.memory_proportions 0.3, now 0.6)."));
 }
 
-// Of each IPU, if they differ.
+// IPUs with different proportions have one number each.
 TEST(MemoryAdviceTest, TheMemoryProportionThatWasTriedIsNamed) {
   CompileOptions options{.ipus_per_replica = 2};
   options.products.memory_proportions = {std::nullopt, 0.5f};
@@ -200,7 +203,7 @@ TEST(MemoryAdviceTest, TheMemoryProportionThatWasTriedIsNamed) {
                                      "0\\.5\\]\\): (fits|not alone)"));
 }
 
-// What a message says of advice is what a user finds who follows it.
+// A user who follows advice finds the result that the message has told.
 TEST(MemoryAdviceTest, EachOptionIsTried) {
   const Network wide{.type = FLOAT16, .rows = 16, .width = 4096, .layers = 7};
   const CompileOptions adam{.total_replicas = 4, .programs = {{.optimizer = AdamOptions{}}}};
@@ -237,7 +240,8 @@ TEST(MemoryAdviceTest, WhatIsNotEnoughAloneIsTriedTogether) {
               testing::HasSubstr(". Even together, what was tried does not fit."));
 }
 
-// A program that can build its model again has all advice tried, in the words of its own options.
+// If a program can build its model again, every piece of advice is tried, and the message names the
+// program's own options.
 TEST(MemoryAdviceTest, AProgramSpeaksOfItsOwnOptions) {
   const Network network{.rows = 1 << 17};
   CompileOptions options;
@@ -265,7 +269,7 @@ TEST(MemoryAdviceTest, AProgramSpeaksOfItsOwnOptions) {
   EXPECT_THAT(tried, testing::Not(testing::HasSubstr("not tried")));
 }
 
-// Such advice is not tried either.
+// Advice without an option is not tried either.
 TEST(MemoryAdviceTest, WhatAProgramHasNoOptionForIsNotAdvised) {
   CompileOptions options;
   options.front.names = model::NoOptions();
@@ -279,7 +283,8 @@ TEST(MemoryAdviceTest, WhatAProgramHasNoOptionForIsNotAdvised) {
                   "To try: recomputation \\(--recompute standard\\): (fits|not alone)\\."));
 }
 
-// For those who find later that it does not fit. Its bytes are those of any other front.
+// Agents and tools that find later that the executable does not fit use these names. The bytes of
+// the executable do not depend on them.
 TEST(MemoryAdviceTest, AnExecutableCarriesTheNamesOfOptions) {
   const Network small{.rows = 16, .width = 16, .layers = 2};
   CompileOptions options;
@@ -296,7 +301,7 @@ TEST(MemoryAdviceTest, AnExecutableCarriesTheNamesOfOptions) {
   EXPECT_EQ(executable->executable->Bytes(), plain->executable->Bytes());
 }
 
-// The plan finds what the compiler has tried beside the executable.
+// The plan finds the results of the compiler's trials beside the executable.
 TEST(MemoryAdviceTest, AnExplainedPlanHasAdviceTried) {
   const Model model = ModelOf({}, {});
   setenv(kPlanDirectoryVariable, "/nowhere", /*overwrite=*/1);

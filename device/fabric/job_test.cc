@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// An instance of the job under test that records what it is told.
+// An instance of the job under test, which records the notices and failures that it gets.
 struct Instance {
   std::vector<std::string> notices;
   std::optional<absl::Status> failure;
@@ -44,7 +44,7 @@ class JobTest : public testing::Test {
   void Start(uint32_t i, uint64_t run = 0, uint32_t program = 0) {
     job_->StartRun(i, run, program, [this, i](absl::Status s) { instances_[i].started = s; });
   }
-  // Replicas of instance i meet; returns where their results will be.
+  // Lets the replicas of instance i meet, and adds their results to `results`.
   void MeetAs(uint32_t i, std::vector<absl::Status>& results, RendezvousAction action = Finish()) {
     for (uint32_t r = i * 4; r < i * 4 + 4; ++r) {
       job_->Meet(
@@ -166,7 +166,7 @@ TEST_F(JobTest, OrderlyLeavingFailsOnlyInstancesThatNeedIt) {
             "instance 3 (pid 103 on host) left the job before run 0 was complete");
 }
 
-// Those who wait for it already, and those who come later.
+// The run ends for instances that wait for the one that has left, and for those that come later.
 TEST_F(JobTest, LeavingEndsARunThatTheInstanceHasNotBegun) {
   JoinAll();
   LoadAll();
@@ -196,7 +196,7 @@ TEST_F(JobTest, ACompletedRunIsNotDisturbedByLeaving) {
   for (const Instance& instance : instances_) EXPECT_FALSE(instance.failure.has_value());
 }
 
-// Not that the programs differ: it has none any more.
+// The error does not say that the programs differ: an instance that has left has no program.
 TEST_F(JobTest, AnInstanceThatLeftIsNamedWhenOthersRunAnotherExecutable) {
   JoinAll();
   LoadAll();
@@ -235,7 +235,7 @@ TEST_F(JobTest, DifferentRunsAreNamed) {
             "instance 1 runs program 1 as its run 0, instance 0 runs program 0");
 }
 
-// The runs of an executable are numbered from 0.
+// Each executable numbers its runs from 0, so that numbers are used again.
 TEST_F(JobTest, AFailedRunIsForgottenWhenAnotherExecutableRuns) {
   JoinAll();
   LoadAll();
@@ -266,7 +266,7 @@ TEST_F(JobTest, AFailedRunFailsAllThatMeetInItAndNothingElse) {
   Start(3);
   EXPECT_EQ(*instances_[3].started, cause);
   for (const Instance& instance : instances_) EXPECT_FALSE(instance.failure.has_value());
-  // The next run is a run as any other.
+  // The next run is not affected.
   for (uint32_t i = 0; i < 4; ++i) {
     Start(i, 1);
     EXPECT_TRUE(instances_[i].started->ok());
@@ -313,7 +313,8 @@ TEST_F(JobTest, LoneRunsAreNotCompared) {
   EXPECT_FALSE(instances_[0].failure.has_value());
 }
 
-// One replica each of instances 1, 2 and 3; that instance 0 has left is no matter here.
+// The group has one replica of each of instances 1, 2 and 3. Instance 0, which has left, is not
+// needed.
 TEST_F(JobTest, AGroupMeetsWithoutTheOthers) {
   JoinAll();
   LoadAll();
@@ -339,7 +340,7 @@ TEST_F(JobTest, AGroupMeetsWithoutTheOthers) {
   EXPECT_TRUE(results[0].ok());
 }
 
-// The first part may be of the process for which the others wait.
+// The first part of the instance may belong to the very process for which the others wait.
 TEST_F(JobTest, APartOfThisProcessHearsForWhomItsInstanceWaits) {
   const JobShape shape{2, 2, 2};
   Job job("j", shape);
@@ -370,7 +371,7 @@ TEST_F(JobTest, EmptyWhenAllHaveLeft) {
   EXPECT_TRUE(job_->Empty());
 }
 
-// Takes messages and delivers none.
+// A transport that takes messages and delivers none.
 class SilentTransport : public Transport {
  public:
   void Send(const std::string&, std::string, absl::Span<const std::byte>,
@@ -379,7 +380,8 @@ class SilentTransport : public Transport {
   }
 };
 
-// Two instances of a replica each: the first is of the coordinator's process, the other of another.
+// A job of two instances with a replica each. The coordinator's process hosts the first instance,
+// another process the second.
 class SpanningJobTest : public JobTest {
  protected:
   SpanningJobTest() {
@@ -401,7 +403,7 @@ class SpanningJobTest : public JobTest {
     job_->Formed(std::make_shared<Collectives>(std::move(options)));
     job_->ReadyElsewhere(1, 0, "address");
   }
-  // The replica that is here comes to a barrier of a run, and waits there.
+  // Lets the replica of this process arrive at a barrier of a run, where it waits.
   void Meet(uint64_t run) {
     const RendezvousKey key{run, 0, 0, {0, 1, 2}};
     job_->Meet(
@@ -432,7 +434,7 @@ TEST_F(SpanningJobTest, LeavingEndsARunThatAnInstanceElsewhereHasNotBegun) {
   EXPECT_EQ(instances_[0].failure, left_);
 }
 
-// Its last messages may come later than the word that it has left.
+// The last messages of an instance may arrive after the news that it has left.
 TEST_F(SpanningJobTest, ARunThatAnInstanceElsewhereHasCompletedIsNotDisturbed) {
   Load();
   Form();
@@ -444,7 +446,7 @@ TEST_F(SpanningJobTest, ARunThatAnInstanceElsewhereHasCompletedIsNotDisturbed) {
   job_->Fail(absl::CancelledError("the test has ended"));
 }
 
-// What a follower tells its coordinator.
+// Records the calls by which a follower tells its coordinator of failures and departures.
 class RecordingLink : public CoordinatorLink {
  public:
   void Loaded(const std::string&) override {}
@@ -458,7 +460,7 @@ class RecordingLink : public CoordinatorLink {
   std::vector<std::string> told;
 };
 
-// Others wait for its units in that run, on other processes too.
+// In the broken run, units on other processes wait for the units of the instance, too.
 TEST_F(JobTest, TheCoordinatorHearsOfABrokenRunBeforeTheInstanceLeaves) {
   const auto link = std::make_shared<RecordingLink>();
   const JobShape shape{1, 4, 1};
@@ -484,7 +486,7 @@ TEST_F(SpanningJobTest, AnInstanceThatLeavesBeforeTheJobFormsEndsAWaitForIt) {
 TEST_F(SpanningJobTest, NobodyWaitsForAnInstanceThatLeftBeforeTheJobFormed) {
   Load();
   job_->LeaveElsewhere(1, 0, /*lost=*/false, /*runs=*/0);
-  EXPECT_FALSE(instances_[0].failure.has_value());  // it may need nobody
+  EXPECT_FALSE(instances_[0].failure.has_value());  // instance 0 may need nobody
   job_->StartRun(0, 0, 0, [this](const absl::Status& status) { instances_[0].started = status; });
   EXPECT_EQ(instances_[0].started, left_);
 }

@@ -1,5 +1,5 @@
-// Advice for programs that do not fit the tiles of an IPU: what would make the fullest tile need
-// less, and whether that is enough.
+// Advice for programs that do not fit the tiles of an IPU: changes that make the fullest tile need
+// less memory, and whether they are enough.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,26 @@
 
 namespace vpod::model {
 
-// The memory in use at a time, by what advice depends on: of the fullest tile of an IPU or of all
-// its tiles.
+// The bytes in use at one time on the fullest tile of an IPU, or on all its tiles, by the kinds
+// that advice depends on.
 struct MemoryInUse {
-  // `bytes` of a type for something.
+  // Adds the bytes of a value by its contents and type.
   void Add(MemoryContents contents, program::v1::DataType type, double bytes);
 
-  double total = 0;             // bytes, code included
-  double single = 0, half = 0;  // floats, without what has its precision from the optimiser
-  double values = 0;            // what grows with the micro-batch, of which:
-  double kept = 0;              //   results of the forward pass that wait for their gradients
-  double recomputed = 0;        //   those that were computed again
-  double stashed = 0;           //   what stages keep as bytes for later micro-batches
-  double weights = 0;           // that are trained
-  double accumulators = 0;      // the sums of their gradients
-  double state = 0;             // of the optimiser
-  double temporary = 0;         // received and added up
-  // Of all values of the program on this IPU, whenever they are in use.
+  double total = 0;  // everything, code included
+  // Values in float32 and in float16. The state of the optimiser, accumulators and values of
+  // updates count as neither: the optimiser decides their precision.
+  double single = 0, half = 0;
+  double values = 0;        // everything that grows with the micro-batch, of which:
+  double kept = 0;          //   results of the forward pass that wait for their gradients
+  double recomputed = 0;    //   results of the forward pass that were computed again
+  double stashed = 0;       //   bytes that the stages of a pipeline keep for later micro-batches
+  double weights = 0;       // trained variables
+  double accumulators = 0;  // sums of gradients
+  double state = 0;         // the state of the optimiser
+  double temporary = 0;     // received operands and partial results
+  // The sizes of all kept and of all recomputed values of the program on this IPU, whenever they
+  // are in use.
   double kept_at_some_time = 0, recomputed_at_some_time = 0;
 };
 
@@ -48,7 +51,7 @@ struct OperationFeatures {
 
 // The features of a program that advice depends on.
 struct ProgramFeatures {
-  // Adds an operation; ipus_per_replica is known before.
+  // Adds an operation. ipus_per_replica must be set before.
   void Add(const OperationFeatures& operation);
 
   bool trains = false;
@@ -56,61 +59,63 @@ struct ProgramFeatures {
   bool is_pipeline = false;
   bool stores_activations = false;         // in streaming memory
   bool has_smallest_micro_batch = false;   // streams bring one item at a time
-  bool recomputes = false;                 // on some IPU
-  std::set<uint32_t> recomputes_products;  // IPUs on which products are among it
+  bool recomputes = false;                 // some IPU computes values again
+  std::set<uint32_t> recomputes_products;  // the IPUs that compute products again
   uint32_t ipus_per_replica = 1;
-  uint32_t replicas = 1;  // that may share the state of the optimiser out among them
+  uint32_t replicas = 1;  // the replicas that may share the state of the optimiser out
 };
-// One pass over its instructions.
+// Finds the features of an executable in one pass over its instructions.
 ProgramFeatures FeaturesOf(const program::Executable& executable, const Topology& topology);
 
-// How the front that compiled an executable spells its options; those of C++ if that is unknown.
+// The names of the options of the front that compiled an executable; those of C++ if the executable
+// does not say them.
 OptionNames OptionNamesOf(const program::Executable& executable);
 
 struct MemorySaving {
-  double part;  // of all that is in use, 0 to 1
+  double part;  // of the memory in use, from 0 to 1
   MemoryAdvice advice;
 };
 
-// The ways to make an IPU need less that are worth trying, but none that the program takes already.
+// The savings on an IPU that are worth trying, without changes that the program has made already.
 std::vector<MemorySaving> MemorySavings(const ProgramFeatures& features, uint32_t ipu,
                                         const MemoryInUse& memory);
 
-// The advice of the savings of some IPUs, that which saves most first, and each once.
+// The advice of the savings of several IPUs: the largest saving comes first, and no advice twice.
 std::vector<MemoryAdvice> AdviceOf(std::vector<MemorySaving> savings);
 
-// "recomputation (CompileOptions::recomputation: kStandard)"; empty if the front has no option for
-// it.
+// A piece of advice in words: "recomputation (CompileOptions::recomputation: kStandard)". Empty if
+// the front has no option for it.
 std::string TextOf(MemoryAdvice advice, const OptionNames& names);
 
 // The result of a check of memory: whether a program fits, and if not, why and what to try.
 struct MemoryVerdict {
   bool fits = true;
-  // "Out of memory: …": which IPU, how many tiles and by how much, the fullest tiles, what is on
-  // them.
+  // "Out of memory: …" names the IPU that is fullest, how many of its tiles need more than they
+  // have and by how much, the fullest tiles, and the largest values on the fullest one.
   std::string why;
   std::vector<MemoryAdvice> advice;
 };
-// `use`, if there is one, gets the MemoryUse of each IPU of a replica, whether or not they fit.
+// Checks the memory of all IPUs of a replica. If `use` is given, the MemoryUse of each IPU is added
+// to it, whether or not the program fits.
 MemoryVerdict JudgeMemory(const program::Executable& executable, const Topology& topology,
                           std::vector<Bytes>* use = nullptr);
 
 enum class TrialResult {
   kFits,
   kDoesNotFit,
-  kRefused,   // the model cannot have it: it is no advice
-  kNotTried,  // only the user can change the model so
+  kRefused,   // the model cannot be changed as advised, so the advice is left out
+  kNotTried,  // only the user can change the model as advised
 };
-// Follows several pieces of advice at once.
+// Follows several pieces of advice together and says whether the program fits then.
 using Trial = std::function<TrialResult(const std::vector<MemoryAdvice>& advice)>;
 
 // Why a program does not fit and what to try, in the words of a front. Each piece of advice is
 // tried alone, and all of it together if none is enough.
 std::string OutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& names,
                                const Trial& trial);
-// The advice of such a message: what follows why the program does not fit.
+// The part of such a message that gives advice, without the verdict's reason.
 absl::string_view AdviceIn(absl::string_view message, const MemoryVerdict& verdict);
-// The message where nothing can be tried, and why: "compiling it takes too long".
+// The message without trials, and the reason why nothing was tried: "compiling it takes too long".
 std::string UntriedOutOfMemoryMessage(const MemoryVerdict& verdict, const OptionNames& names,
                                       absl::string_view why_not_tried);
 

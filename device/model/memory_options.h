@@ -1,5 +1,5 @@
-// What can be done about a program that does not fit the tiles of an IPU, and what a front calls
-// the options for it.
+// The changes that make a program need less memory on the tiles of an IPU, and the names that a
+// front gives to the options for them.
 #pragma once
 
 #include <string>

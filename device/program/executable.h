@@ -1,5 +1,5 @@
-// An executable that passed validation. Data from the wire is untrusted, so code below this type
-// sees only programs that were checked for shapes, types, places in memory, nesting and sizes.
+// An executable that has passed validation. Bytes from the wire are untrusted: the code that takes
+// this type relies on checked shapes, types, places in memory, nesting and sizes.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,15 @@
 
 namespace vpod::program {
 
-// Bounds of what a machine accepts; each named in the error when exceeded.
+// The largest executables that a machine accepts. An error names the limit that is exceeded.
 struct Limits {
   uint64_t executable_bytes = 64ull << 20;
   uint64_t arena_bytes = 2ull << 30;  // per IPU: 897 MiB, wide accumulators counted double
   uint32_t tensors = 1 << 16;         // per IPU
   uint32_t programs = 1 << 10;
   uint32_t exchanges = 1 << 16;
-  // Per IPU, written out once; a step of an exchange counts as its moves. As many functions.
+  // Instructions of an IPU, each counted where it is written; a step of an exchange counts as all
+  // of its moves. An IPU may have as many functions.
   uint32_t instructions = 1 << 18;
   uint32_t operands_per_instruction = 1 << 16;
   uint32_t operands = 1 << 20;                  // inputs and outputs of all instructions of an IPU
@@ -47,24 +48,24 @@ struct HostTensor {
   bool remote = false;  // in the streaming memory of the IPU, not in its arena
   uint64_t offset = 0;  // of the first byte there
   Dims strides;         // of its elements there, dense in any order; empty: row-major
-  // Parts that replicas share out among them, if there are several: the above is then the part of
-  // one replica, number r mod `shards` on replica r of the job, and these are type and strides of
-  // the whole, whose parts lie one after the other.
+  // If `shards` is above 1, replicas share the tensor out among them: the fields above describe the
+  // part of one replica (replica r of the job has part r mod `shards`), and `whole` and
+  // `whole_strides` describe the whole tensor, whose parts lie one after the other.
   uint32_t shards = 1;
   TensorType whole;
   Dims whole_strides;
 
   uint64_t end() const { return offset + type.bytes(); }
-  // As the host knows it.
+  // The type that the host reads and writes: that of the whole tensor.
   const TensorType& host_type() const { return shards > 1 ? whole : type; }
 };
 
-// Immutable; shared by all replicas and threads.
+// An immutable program that all replicas and threads share.
 class Executable {
  public:
-  // Parses and validates the bytes of Serialize, and those of a v1::Origins, which may be none.
-  // InvalidArgument names the program, instruction and field.
-  // Blocks take host memory beyond ParsedSize: `reserve`, if there is one, is asked for it before.
+  // Parses and validates the bytes that Serialize has made, and the bytes of a v1::Origins, which
+  // may be empty. InvalidArgument names the program, instruction and field. Blocks take more host
+  // memory than ParsedSize; `reserve`, if it is given, is asked for that memory first.
   using Reserve = std::function<absl::Status(uint64_t bytes)>;
   static absl::StatusOr<std::shared_ptr<const Executable>> Parse(absl::string_view bytes,
                                                                  const Limits& limits = {},
@@ -80,39 +81,40 @@ class Executable {
   static absl::StatusOr<uint64_t> ParsedSize(absl::string_view bytes, const Limits& limits = {},
                                              absl::string_view origins = {});
 
-  // With the instructions of blocks in place of their calls, and without blocks.
+  // The program without blocks: their instructions are in place of the calls.
   const v1::Executable& proto() const { return proto_; }
-  // As it was made.
+  // The program with its blocks, as it was made.
   const v1::Executable& source() const { return source_ ? *source_ : proto_; }
-  // Bytes as Parse takes them.
+  // The bytes that Parse takes.
   std::string Bytes() const;
   std::string OriginBytes() const { return origins_.SerializeAsString(); }
-  // The names of options in its origins (program.proto: Origins.memory_options).
+  // The names of the front's options (program.proto: Origins.memory_options).
   std::vector<std::string> memory_options() const {
     return {origins_.memory_options().begin(), origins_.memory_options().end()};
   }
-  // The advice in its origins; empty if there is none.
+  // Advice that the compiler has tried (Origins.memory_advice); empty if there is none.
   const std::string& memory_advice() const { return origins_.memory_advice(); }
-  // The executable with other advice in its origins.
+  // A copy with this advice.
   std::shared_ptr<const Executable> WithMemoryAdvice(std::string advice) const;
   // The origin of an instruction; null if that is unknown.
   const v1::Origin* OriginOf(uint32_t ipu, size_t function, size_t instruction) const;
   // SHA-256 of the canonical encoding.
   const std::string& hash() const { return hash_; }
   uint32_t ipus_per_replica() const { return proto_.ipus_per_replica(); }
-  // Of the jobs that it may run in; 0: any number (ops/collective.h: CheckReplicas).
+  // The number of replicas of the jobs in which the program may run; 0: any number
+  // (ops/collective.h: CheckReplicas).
   uint32_t total_replicas() const { return proto_.total_replicas(); }
-  // Function that a program executes on an IPU.
+  // The function that a program executes on an IPU.
   uint32_t EntryOf(uint32_t program, uint32_t ipu) const {
     return proto_.programs(static_cast<int>(program)).functions(static_cast<int>(ipu));
   }
   // Whether a program communicates between replicas.
   bool has_collectives(uint32_t program) const { return has_collectives_[program]; }
-  // Streams that a program reads or writes.
+  // The streams that a program reads or writes.
   const std::set<uint32_t>& streams(uint32_t program) const { return streams_[program]; }
-  // Variables, then remote buffers.
+  // All variables, followed by all remote buffers.
   const std::vector<HostTensor>& host_tensors() const { return host_tensors_; }
-  // NotFound lists the names there are.
+  // NotFound lists the names that the executable has.
   absl::StatusOr<const HostTensor*> FindVariable(absl::string_view name) const;
   absl::StatusOr<uint32_t> FindProgram(absl::string_view name) const;
   absl::StatusOr<uint32_t> FindStream(absl::string_view name) const;
@@ -137,8 +139,8 @@ class Executable {
   std::vector<std::set<uint32_t>> streams_;  // by program
 };
 
-// Transfers of a stream of a replica in a run of a program, if loops take all their rounds. The
-// stream declares those of the program that makes most.
+// How often a replica transfers a stream in a run of a program whose loops take all their rounds.
+// The stream itself declares the largest such number of all programs.
 uint64_t TransfersOf(const Executable& executable, uint32_t program, uint32_t stream);
 
 // Magic, format version and canonical encoding.
@@ -146,8 +148,8 @@ std::string Serialize(const v1::Executable& executable);
 
 // Bytes of a row in the emulator's streaming memory (8 an element of a wide accumulator).
 uint64_t RowBytes(const v1::RemoteBuffer& buffer);
-// First byte of a remote buffer in the streaming memory of its IPU, where each begins at a multiple
-// of 64; of the number of buffers, the size of them all.
+// The first byte of a remote buffer in the streaming memory of its IPU. Buffers begin at multiples
+// of 64. If `buffer` is the number of buffers, the result is the size of all of them.
 uint64_t RemoteOffset(const v1::Ipu& ipu, uint32_t buffer);
 inline uint64_t RemoteBytes(const v1::Ipu& ipu) {
   return RemoteOffset(ipu, static_cast<uint32_t>(ipu.remote_buffers_size()));
@@ -156,7 +158,8 @@ inline uint64_t RemoteBytes(const v1::Ipu& ipu) {
 // The stream that an instruction reads or writes.
 std::optional<uint32_t> StreamOf(const v1::Instruction& instruction);
 
-// Calls `visit` for the tensors of an instruction and for what its rounding reads, by reference.
+// Calls `visit` with a reference to the index of each tensor of an instruction: inputs, outputs,
+// and the seed and counter of stochastic rounding.
 template <class Visit>
 void ForEachTensor(v1::Instruction& instruction, const Visit& visit) {
   for (uint32_t& index : *instruction.mutable_inputs()) visit(index);
@@ -170,14 +173,14 @@ void ForEachTensor(v1::Instruction& instruction, const Visit& visit) {
   rounding.set_counter(counter);
 }
 
-// Checks everything Parse promises, of an executable without blocks. Exposed for the compiler's
-// tests.
+// Checks everything that Parse promises of an executable without blocks. The compiler's tests call
+// it.
 absl::Status Validate(const v1::Executable& executable, const Limits& limits);
 
 // --- Functions of an IPU, which call only those before them ---
 
-// Calls `visit(function, rounds)` for each function that an instruction executes; of an If both,
-// of a While as many rounds as it may take.
+// Calls `visit(function, rounds)` for each function that an instruction may execute: an If has two,
+// and a While takes as many rounds as it may.
 template <class Visitor>
 void ForEachCall(const v1::Instruction& instruction, const Visitor& visit) {
   if (instruction.has_call()) visit(instruction.call().function(), uint64_t{1});
@@ -189,7 +192,8 @@ void ForEachCall(const v1::Instruction& instruction, const Visitor& visit) {
     visit(instruction.while_().function(), uint64_t{instruction.while_().max_rounds()});
 }
 
-// The same of a planned run, in which conditions hold: of an If only the first side, if it has one.
+// Calls `visit(function, rounds)` for each function that an instruction executes in a planned run.
+// Conditions hold there: an If executes its first side only, if it has one.
 template <class Visitor>
 void ForEachPlannedCall(const v1::Instruction& instruction, const Visitor& visit) {
   if (!instruction.has_if_()) return ForEachCall(instruction, visit);
@@ -199,7 +203,7 @@ void ForEachPlannedCall(const v1::Instruction& instruction, const Visitor& visit
 // How often each function executes, as ForEachCall counts, when `function` executes once; at most
 // 2^64 - 1.
 std::vector<uint64_t> Executions(const v1::Ipu& ipu, uint32_t function);
-// The same, as ForEachPlannedCall counts.
+// How often each function executes in a planned run, as ForEachPlannedCall counts.
 std::vector<uint64_t> PlannedExecutions(const v1::Ipu& ipu, uint32_t function);
 
 // Calls `visit(instruction, times)` for every instruction of a function and of those that it calls:
