@@ -1,12 +1,14 @@
-// From a graph to an executable for the IPUs of one replica. The same graph and options give the
-// same bytes, whatever the machine. A compilation reads these variables of the environment:
+// The compiler turns a graph into an executable for the IPUs of one replica. The same graph and
+// options give the same bytes, whatever the machine. A compilation reads these variables of the
+// environment, so that programs need not hand them on:
 //
 //   VPOD_PLAN_DIRECTORY, VPOD_PLAN_REPLICAS   a program that `vpod plan` runs is compiled for other
 //                                             replicas (planned_program.h) and not cached
-//   POPLAR_ENGINE_OPTIONS                     whether an executable that does not fit is given all
-//                                             the same; its bytes do not depend on it
+//   VPOD_PLAN_EXPLAIN                         if such a program does not fit, advice is tried
+//   POPLAR_ENGINE_OPTIONS                     whether Compile gives an executable that does not
+//                                             fit; its bytes do not depend on the variable
 //
-// so that programs need not hand them on. A training program is
+// A training program is
 //
 //   repeat device_iterations:
 //     clear the accumulators
@@ -58,7 +60,7 @@ struct AdamOptions {
 
 struct RmsPropOptions {
   float learning_rate = 0.01f;
-  float alpha = 0.99f;  // what is kept of the mean square
+  float alpha = 0.99f;  // the share of the mean square that an update keeps
   float epsilon = 1e-8f;
   float weight_decay = 0;
   float momentum = 0;  // velocities are kept if it is not 0 here
@@ -87,9 +89,9 @@ struct LarsOptions {
 
 using Optimizer = std::variant<SgdOptions, AdamOptions, RmsPropOptions, LambOptions, LarsOptions>;
 
-// Variables with an optimiser of their own.
+// Variables that have an optimiser of their own.
 struct ParameterGroup {
-  std::vector<std::string> variables;  // names
+  std::vector<std::string> variables;  // their names
   Optimizer optimizer;
 };
 
@@ -106,7 +108,7 @@ struct AutomaticLossScale {
 // the gradient of micro-batch k, so that its size does not grow with their number.
 enum class GradientReduction { kMean, kSum, kRunningMean };
 
-// The outputs of a replica that a run gives to the host, as in PopTorch.
+// Which outputs of a replica a run gives to the host, as in PopTorch.
 enum class OutputMode {
   kAll,     // each micro-batch
   kFinal,   // the last micro-batch of the run
@@ -114,7 +116,7 @@ enum class OutputMode {
   kEveryN,  // all micro-batches of each output_period-th device iteration
 };
 
-// As command lines have them.
+// The names of output modes on command lines.
 inline constexpr std::pair<const char*, OutputMode> kOutputModeNames[] = {
     {"all", OutputMode::kAll},
     {"final", OutputMode::kFinal},
@@ -126,9 +128,9 @@ struct ProgramSpec {
   std::string name;
   uint32_t device_iterations = 1;  // weight updates (or inference steps) per run
   uint32_t accumulation = 1;       // micro-batches per weight update; 1 for inference
-  // Of a program that trains: a float with one element, and the optimiser of the variables that no
-  // group names. A program has both or neither; what follows up to `reduction` is for those that
-  // train only.
+  // A program that trains has a loss, which is a float with one element, and an optimiser, for the
+  // variables that no group names. Other programs have neither, and the fields from here to
+  // `reduction` do not concern them.
   std::optional<graph::Tensor> loss;
   std::optional<Optimizer> optimizer;
   std::vector<ParameterGroup> groups;
@@ -136,13 +138,13 @@ struct ProgramSpec {
   // then all gradients are scaled down so that their common 2-norm is at most `clip_norm`, unless
   // the norm is not finite. As torch.nn.utils.clip_grad_value_ and clip_grad_norm_ do.
   std::optional<float> clip_norm, clip_value;
-  // Gradients are computed of the loss times this and divided by it in the update, so that small
-  // ones are not lost in float16. The variable kLossScaleName holds it.
+  // Gradients are those of the loss times the loss scale, and the update divides them by it, so
+  // that small gradients are not lost in float16. The variable kLossScaleName holds the loss scale.
   std::optional<float> loss_scale;
-  std::optional<AutomaticLossScale> automatic_loss_scale;  // loss_scale is what it starts with
+  std::optional<AutomaticLossScale> automatic_loss_scale;  // begins with loss_scale
   GradientReduction reduction = GradientReduction::kMean;
   OutputMode output_mode = OutputMode::kAll;
-  uint32_t output_period = 1;  // of kEveryN: divides device_iterations
+  uint32_t output_period = 1;  // for kEveryN: must divide device_iterations
 };
 
 // How float16 results are rounded in programs that train; others round to nearest.
@@ -156,14 +158,13 @@ enum class Rounding {
   kStochasticEqualSeeds,
 };
 
-// How products and convolutions are planned on the tiles of an IPU: it changes their time and
+// How products and convolutions are planned on the tiles of an IPU. These options change time and
 // memory, but no result. Settings of an operation in the graph take precedence.
 struct ProductOptions {
   // Type of partial results of float16 operands: FLOAT32 or FLOAT16.
   program::v1::DataType partials = program::v1::FLOAT32;
-  // Share of a tile's memory that operands and partial results may take, by IPU: above 0 and at
-  // most 1.
-  // IPUs without one have poplibs' default of 0.6.
+  // The share of a tile's memory that operands and partial results may take, by IPU: above 0 and at
+  // most 1. An IPU without a number has poplibs' default of 0.6.
   std::vector<std::optional<float>> memory_proportions;
 };
 
@@ -171,21 +172,22 @@ struct ProductOptions {
 enum class Schedule {
   // One micro-batch at a time goes through all IPUs.
   kSharded,
-  // As sharded; weights, accumulators, the state of the optimiser and activations lie in streaming
-  // memory while the phase that runs does not need them, so that a replica trains what its IPUs
-  // cannot hold.
+  // As kSharded, but weights, accumulators, the state of the optimiser and activations lie in
+  // streaming memory while the phase that runs does not need them, so that a replica trains models
+  // that its IPUs cannot hold.
   kPhased,
-  // Pipelines: each stage (Graph::SetStage, or an IPU if there are none) works on a micro-batch of
-  // its own. Grouped, the forward and the backward part of a stage follow each other in every
-  // cycle; interleaved, they take turns, which takes longer and keeps fewer activations;
-  // sequential, one
-  // micro-batch has left the pipeline before the next one enters it.
+  // Pipelines: each stage (Graph::SetStage, or an IPU if there are no stages) works on a
+  // micro-batch
+  // of its own. In a grouped pipeline, the forward and the backward part of a stage follow each
+  // other in every cycle. In an interleaved one, they take turns, which takes longer and keeps
+  // fewer
+  // activations. In a sequential one, a micro-batch leaves the pipeline before the next one enters.
   kGrouped,
   kInterleaved,
   kSequential,
 };
 
-// As command lines have them.
+// The names of schedules on command lines.
 inline constexpr std::pair<const char*, Schedule> kScheduleNames[] = {
     {"sharded", Schedule::kSharded},
     {"phased", Schedule::kPhased},
@@ -193,20 +195,20 @@ inline constexpr std::pair<const char*, Schedule> kScheduleNames[] = {
     {"interleaved", Schedule::kInterleaved},
     {"sequential", Schedule::kSequential}};
 
-// Results of the forward pass that gradients read are kept until then, or computed again from what
-// is kept, which takes less memory and longer. Results do not depend on it. Values of
-// Graph::Checkpoint are kept whatever the choice. As PopART's RecomputationType.
+// Which results of the forward pass are kept for the gradients that read them. The others are
+// computed again from kept values, which takes less memory and more time, and changes no result.
+// Values of Graph::Checkpoint are always kept. The choices are those of PopART's RecomputationType.
 enum class Recomputation {
-  kNone,      // all is kept
+  kNone,      // everything is kept
   kStandard,  // checkpoints are chosen so that the least memory is needed at once
   kNormOnly,  // norms and activations that follow them are computed again
-  // Each stage is computed again from its inputs and checkpoints, but for what follows the last
-  // checkpoint of the last stage.
+  // Each stage is computed again from its inputs and checkpoints, except for operations after the
+  // last checkpoint of the last stage.
   kPipeline,
   kAll,  // everything is computed again from inputs and checkpoints
 };
 
-// As command lines have them.
+// The names of recomputations on command lines.
 inline constexpr std::pair<const char*, Recomputation> kRecomputationNames[] = {
     {"none", Recomputation::kNone},
     {"standard", Recomputation::kStandard},
@@ -217,15 +219,16 @@ const char* NameOf(Recomputation recomputation);
 
 struct Model;
 
-// What a program that calls the compiler knows of its user. Executables do not depend on it.
+// The program that calls the compiler, as its user sees it. The bytes of executables do not depend
+// on the front; its names lie beside them (program.proto: Origins).
 struct Front {
-  // Its options in the message about a program that does not fit: those of a command line, of
-  // another language.
+  // How the front spells its options, for messages about programs that do not fit: as flags of a
+  // command line, or as arguments in another language.
   model::OptionNames names;
-  // Builds the model again with what no option of the compiler changes: half the micro-batch and
-  // twice the accumulation (kSmallerMicroBatch, kMoreAccumulation), float16, twice the IPUs
-  // (kMoreIpus, kMoreIpusSharded). With it such advice is tried, too. An error: the model cannot
-  // have it.
+  // Builds the model again with changes for which the compiler has no option: half the micro-batch
+  // and twice the accumulation (kSmallerMicroBatch, kMoreAccumulation), float16, twice the IPUs
+  // (kMoreIpus, kMoreIpusSharded). A front with this function has such advice tried, too. An error
+  // says that the model cannot be changed so.
   std::function<absl::StatusOr<Model>(const std::vector<model::MemoryAdvice>& changes)> rebuild;
 };
 
@@ -233,12 +236,12 @@ struct CompileOptions {
   uint32_t ipus_per_replica = 1;
   // Replicas of the whole job: gradients are averaged over them, and micro-batches numbered.
   uint32_t total_replicas = 1;
-  // Fuses ops that lie beside each other, which changes no result.
-  // Programs with stochastic rounding are never fused: each of their operations rounds by itself.
+  // Fuses neighbouring operations, which changes no result. Programs with stochastic rounding are
+  // never fused: each of their operations rounds by itself.
   bool fusion = true;
-  // Directory for the printed forms of the program after each pass, none if it is empty. Each reads
-  // back to the same program (graph_text.h, lowered_text.h), without the variables' initial values.
-  // A compilation that prints takes nothing from a cache.
+  // A directory to which the compiler writes the program as a text after each pass; none if it is
+  // empty. Each text reads back to the same program (graph_text.h, lowered_text.h), without the
+  // initial values of variables. A compilation that writes texts takes nothing from a cache.
   std::string dump_passes;
   Rounding rounding = Rounding::kNearest;
   Schedule schedule = Schedule::kSharded;
@@ -247,27 +250,29 @@ struct CompileOptions {
   // The state of the optimiser lies in the streaming memory of the machine: each update loads it
   // and stores it again; scalars stay on the chip. Results do not depend on it.
   bool off_chip_optimizer_state = false;
-  // Results that the forward part of a program that trains keeps for its backward part, from 16 KiB
-  // on, lie in streaming memory meanwhile; in a pipeline what is kept for later ticks. Results do
-  // not depend on it.
+  // Activations of 16 KiB or more that the forward part of a program keeps for its backward part
+  // lie in streaming memory meanwhile; in a pipeline, those that are kept for later ticks. Results
+  // do not depend on it.
   bool off_chip_activations = false;
-  // So do trainable variables, from 16 KiB on: the forward and the backward part of each
-  // micro-batch load what they use, and an update loads and stores what it changes.
+  // Trainable variables of 16 KiB or more lie in streaming memory: the forward and the backward
+  // part of each micro-batch load the variables that they use, and an update loads and stores those
+  // that it changes.
   bool off_chip_weights = false;
-  // So do accumulators of gradients, from 16 KiB on: each micro-batch loads and stores them. Unless
-  // gradients are clipped or the loss scale is automatic, which needs all of them at once, each is
-  // reduced right before its update, so that only one is on the chip at a time. Results do not
-  // depend on it.
+  // Accumulators of gradients of 16 KiB or more lie in streaming memory: each micro-batch loads and
+  // stores them. Each accumulator is reduced right before its update, so that only one is on the
+  // chip at a time, unless gradients are clipped or the loss scale is automatic, for which all are
+  // needed at once. Results do not depend on it.
   bool off_chip_accumulators = false;
-  // Replicated tensor sharding: so many consecutive replicas share the state of the optimiser out
-  // among them, each updates a part of the weights, and they exchange the parts. 1: each has all;
-  // must divide total_replicas. Smaller tensors (sharding.cc), and those whose elements it does not
-  // divide, stay whole; so do LARS, LAMB with an automatic loss scale, and float16 weights with
-  // stochastic rounding. It must divide the replicas of each instance. Results do not depend on it
-  // if it is a power of two, but for LAMB's norms, whose summands are then rounded to float32.
+  // Replicated tensor sharding: this many consecutive replicas share the state of the optimiser out
+  // among them. Each of them updates a part of the weights, and they exchange the parts. With 1,
+  // each replica has the whole state. The number must divide total_replicas and the replicas of
+  // each instance. Small tensors (sharding.cc) and tensors whose elements the number does not
+  // divide stay whole; so do the tensors of LARS, of LAMB with an automatic loss scale, and float16
+  // weights with stochastic rounding. Results do not depend on a number that is a power of two,
+  // except that the summands of LAMB's norms are rounded to float32.
   uint32_t tensor_shards = 1;
-  // Gives an executable that does not fit the memory of an IPU, which only an IPUModel loads. The
-  // environment may ask for it, too (client/engine_options).
+  // Compile also gives an executable that does not fit the memory of an IPU, which only an IPUModel
+  // loads. The environment may ask for such executables, too (client/engine_options).
   bool allow_out_of_memory = false;
   std::vector<ProgramSpec> programs;
   Front front;
@@ -279,8 +284,8 @@ struct Model {
   CompileOptions options;
 };
 
-// An executable, which knows what its instructions were compiled from (program.proto: Origins), and
-// the initial values of its variables.
+// An executable, which knows the operations from which its instructions were compiled
+// (program.proto: Origins), and the initial values of its variables.
 struct Compiled {
   // The initial value of a variable.
   struct Initial {
@@ -291,36 +296,38 @@ struct Compiled {
   };
   std::shared_ptr<const program::Executable> executable;
   std::map<std::string, Initial> initial_values;  // by name
-  bool fits = true;  // false if it does not, but the environment allowed it
+  bool fits = true;  // false for an executable that does not fit and that the environment allows
 };
 
-// Names of the optimiser's variables on an IPU. Hyper-parameters are in the order of the messages
-// in program.proto; those of groups are numbered from 1. The step is the number of updates so far.
+// The names of the optimiser's variables on an IPU. Hyper-parameters are in the order of the
+// messages in program.proto; group 0 has the variables that no group names, and groups are numbered
+// from 1. The step is the number of updates so far.
 std::string HyperParametersName(uint32_t ipu, size_t group = 0);
 std::string OptimizerStepName(uint32_t ipu);
 inline constexpr char kLossScaleName[] = "optimizer/lossScale";
-// Good updates since the automatic loss scale last changed.
+// The variable with the number of good updates since the automatic loss scale last changed.
 inline constexpr char kGrowthTrackerName[] = "optimizer/growthTracker";
-// The hyper-parameters in the variable's order.
+// The hyper-parameters of an optimiser in the order of their variable.
 std::vector<float> HyperParameters(const Optimizer& optimizer);
-// The optimiser of the variables without a group (0), or of a group, of a program that trains.
+// The optimiser of a group of a program that trains; group 0 has the variables that no group names.
 const Optimizer& OptimizerOf(const ProgramSpec& spec, size_t group);
-// Whether a variable of an executable is the optimiser's, by its name.
+// Whether the name of a variable says that it belongs to the optimiser.
 bool IsOptimizerState(absl::string_view name);
-// Whether an executable computes values of the forward pass again, by its origins. False if the
-// recomputation found nothing to do, as norm-only does in a network without norms.
+// Whether the origins of an executable say that it computes values of the forward pass again. It
+// does not if recomputation found nothing to do, as kNormOnly in a network without norms.
 bool Recomputes(const program::Executable& executable);
 
-// The replicas of the jobs for which graph and options give an executable, which has their number:
-// gradients are divided by it, and random elements follow from it. 0: nothing depends on it.
+// The number of replicas of the jobs for which graph and options give an executable: gradients are
+// divided by this number, and random elements follow from it. 0: nothing depends on the number.
 uint32_t ReplicasOf(const graph::Graph& graph, const CompileOptions& options);
 
-// Called before each step of a compilation with what it does and the number of steps that are done,
-// and after the last one.
+// A function that is called before each step of a compilation with the name of the step and the
+// number of steps that are done, and once after the last step.
 using Progress = std::function<void(absl::string_view step, uint32_t done, uint32_t total)>;
 
-// InvalidArgument: a mistake in the graph or the options. ResourceExhausted: it does not fit the
-// memory of an IPU; the message says why, and which changes would make it fit: it has tried them.
+// InvalidArgument: there is a mistake in the graph or the options. ResourceExhausted: the program
+// does not fit the memory of an IPU; the message says why, and which changes make it fit, which the
+// compiler has tried.
 absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options,
                                  const Progress& progress = {});
 

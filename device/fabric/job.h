@@ -1,6 +1,7 @@
-// The record of a replicated job (docs/architecture.md, "Job"): which instances belong to it,
-// whether they agree, and where their replicas meet. Client processes come and go; the job makes
-// sure that a collective completes on all replicas or fails on all of them with one named cause.
+// The record of a replicated job (docs/architecture.md, "Job"): the instances that belong to the
+// job, whether they agree, and the places where their replicas meet. Client processes come and go;
+// the job makes sure that a collective completes on all replicas or fails on all of them with one
+// named cause.
 //
 // A unit is one (replica, IPU of the replica), numbered replica × ipus_per_replica + IPU over the
 // whole job. An instance whose units several processes host takes part in as many parts. Each
@@ -27,7 +28,7 @@ namespace vpod::fabric {
 
 class Collectives;
 
-// Shape of a job, the same for all its instances.
+// The shape of a job, on which all its instances agree.
 struct JobShape {
   uint32_t num_instances = 1;
   uint32_t total_replicas = 1;
@@ -36,26 +37,27 @@ struct JobShape {
   friend bool operator==(const JobShape&, const JobShape&) = default;
 };
 
-// A part of an instance and where it lies.
+// A part of an instance, and the process that hosts its units.
 struct JobPart {
   uint32_t instance = 0;
   uint32_t part = 0;
-  uint32_t replica_offset = 0;  // of the instance, which drives replicas [replica_offset,
-  uint32_t local_replicas = 1;  // replica_offset + local_replicas)
-  std::string process;          // "pid 4711 on host": for messages
-  std::vector<uint32_t> units;  // that this part hosts, ascending; empty: all of the instance's
-  std::string endpoint;         // of the process that hosts them; empty: this one
-  std::string local_socket;     // of that process; empty: it shares no memory
+  // The instance drives the replicas [replica_offset, replica_offset + local_replicas).
+  uint32_t replica_offset = 0;
+  uint32_t local_replicas = 1;
+  std::string process;          // the client, for messages: "pid 4711 on host"
+  std::vector<uint32_t> units;  // the units of this part, ascending; empty: all of the instance's
+  std::string endpoint;         // the endpoint of the process that hosts them; empty: this process
+  std::string local_socket;     // the socket of that process; empty: the process shares no memory
 };
 
-// What the processes of a job know and nobody else; of a job of one process there is none. The
-// coordinator makes it up at random, 32 characters each, and hands it to each part as it joins.
+// Secrets that only the processes of a job know; a job of one process has none. The coordinator
+// makes them up at random, 32 characters each, and hands them to each part that joins.
 struct JobSecrets {
-  std::string token;      // begins every message between them (transport.h)
-  std::string arena_key;  // opens the memory of their units, among processes of one host
+  std::string token;      // begins every message between the processes (transport.h)
+  std::string arena_key;  // opens the memory of the job's units to processes of the same host
 };
 
-// Way from a part to the job's record at its coordinator. Calls do not block.
+// The way from a part to the record of its job at the coordinator. Calls do not block.
 class CoordinatorLink {
  public:
   virtual ~CoordinatorLink() = default;
@@ -64,41 +66,43 @@ class CoordinatorLink {
   // `address` is where this process takes the job's messages.
   virtual void Ready(const std::string& address) = 0;
   virtual void Alive() = 0;
-  // After the part's instance has begun `runs` runs with collectives, all of which have ended.
+  // The part leaves. Its instance has begun `runs` runs with collectives, all of which have ended.
   virtual void Leave(bool lost, uint64_t runs) = 0;
   virtual void Fail(const absl::Status& cause, bool lost, uint32_t culprit) = 0;
 };
 
-// A part as it joins: where it is and what it wants to hear.
+// A part that joins a job, with functions that tell it of events.
 struct JobMember : JobPart {
   std::function<void(const std::string& text)> notice;  // e.g. "waiting for 1 of 4 instances: 2"
-  std::function<void(const absl::Status& cause, bool lost, uint32_t culprit)>
-      failed;  // the job cannot go on
-  // At the coordinator, of parts elsewhere.
+  // Tells that the job cannot go on.
+  std::function<void(const absl::Status& cause, bool lost, uint32_t culprit)> failed;
+  // The coordinator calls these for parts on other processes.
   std::function<void(const std::vector<JobPart>&)> formed;
   std::function<void(const std::map<std::string, std::string>& address_of)> go;
   std::function<void(uint32_t instance, uint64_t runs)> left;  // as CoordinatorLink::Leave
-  // Elsewhere, of the parts there.
+  // Parts on other processes have this link to the coordinator.
   std::shared_ptr<CoordinatorLink> coordinator;
 };
 
-// Action when replicas meet: given the participants of this process in order of their position, it
-// calls `finish` once, later or at once. Runs on the thread of the last participant.
+// The action that a meeting of replicas performs. It gets the participants of this process in the
+// order of their positions and calls `finish` once, later or at once. It runs on the thread of the
+// last participant.
 using RendezvousAction = std::function<void(const std::vector<void*>& participants,
                                             std::function<void(absl::Status)> finish)>;
 
-// Runs from this number on have no collectives; what they are is their instance's matter.
+// The number from which on runs have no collectives; they concern their instance only.
 inline constexpr uint64_t kFirstLoneRun = uint64_t{1} << 62;
 
-// Identifies a rendezvous: the same for all who take part.
+// Identifies a rendezvous. All participants have the same key.
 struct RendezvousKey {
-  uint64_t run = 0;  // runs with collectives, counted by each instance, or a lone one
-  // The units that meet: below ipus_per_replica, this IPU of every replica; above, IPUs of one
-  // replica.
+  // The number of the run: each instance counts its runs with collectives. Or that of a lone run.
+  uint64_t run = 0;
+  // A number below ipus_per_replica says that this IPU of every replica meets; other numbers say
+  // that IPUs of one replica do.
   uint32_t channel = 0;
-  uint64_t sequence = 0;  // of the channel within the run
-  ReplicaGroup group;     // of a collective
-  uint32_t ipus = 2;      // that meet, of one replica
+  uint64_t sequence = 0;  // the number of the rendezvous on the channel within the run
+  ReplicaGroup group;     // the replicas that a collective is for
+  uint32_t ipus = 2;      // how many IPUs of one replica meet
   friend auto operator<=>(const RendezvousKey&, const RendezvousKey&) = default;
 };
 
@@ -114,8 +118,8 @@ class Job : public std::enable_shared_from_this<Job> {
     kCoordinator,  // this record, for parts elsewhere too
     kFollower,     // the record at the coordinator
   };
-  // `form` is called, unless the job is local, when the parts are known: it makes ready what they
-  // do together and calls Formed, or Fail.
+  // Unless the job is local, `form` is called when the parts are known. It prepares the collectives
+  // among their processes and calls Formed, or Fail.
   Job(std::string id, JobShape shape, Role role = Role::kLocal,
       std::function<void(const std::vector<JobPart>&)> form = nullptr);
 
@@ -123,22 +127,24 @@ class Job : public std::enable_shared_from_this<Job> {
   const JobShape& shape() const { return shape_; }
   bool spans_processes() const { return role_ != Role::kLocal; }
   JobSecrets secrets() const;
-  // At a follower: the coordinator has taken a part. Before anything is loaded on it.
+  // A follower calls it when the coordinator has taken a part, before anything is loaded on the
+  // part.
   void SetSecrets(JobSecrets secrets);
 
-  // Adds a part. When it contradicts those already there the whole job fails, and the error says
-  // how.
+  // Adds a part. If it contradicts the parts that have joined, the whole job fails, and the error
+  // names the contradiction.
   absl::Status Join(const JobShape& shape, JobMember member);
-  // Says what a part has loaded; differing executables fail the job.
+  // A part has loaded an executable. The job fails if parts load different ones.
   void Loaded(uint32_t instance, uint32_t part, const std::string& executable_hash);
-  // Ends a part. In an orderly way (`lost` false) others fail only when they come to need it, or
-  // need it already: never in a run that it has completed. A lost one fails the job at once, and so
-  // does one that leaves in the middle of a run, of which `broken_run` tells the others.
+  // A part leaves. If it leaves in an orderly way (`lost` is false), others fail only when they
+  // need the part, never in a run that the part has completed. A lost part fails the job at once,
+  // and so does a part that leaves in the middle of a run; `broken_run` tells the others why.
   void Leave(uint32_t instance, uint32_t part, bool lost,
              const absl::Status& broken_run = absl::OkStatus());
-  // At the coordinator: a part elsewhere ends, as its own process says by CoordinatorLink::Leave.
+  // At the coordinator: a part on another process leaves, as that process says by
+  // CoordinatorLink::Leave.
   void LeaveElsewhere(uint32_t instance, uint32_t part, bool lost, uint64_t runs);
-  // Nobody left.
+  // Whether all parts have left.
   bool Empty() const;
 
   // At a follower: the coordinator says that all parts are there, that all their processes are
@@ -147,38 +153,41 @@ class Job : public std::enable_shared_from_this<Job> {
   // `address_of` says where each process takes the job's messages, by its endpoint as in JobPart.
   void Go(const std::map<std::string, std::string>& address_of);
   void LeftElsewhere(uint32_t instance, uint64_t runs);
-  // This process is ready for what the processes of the job do together. When all are, runs begin.
+  // This process is ready for collectives with the other processes of the job. When all processes
+  // are ready, runs begin.
   void Formed(std::shared_ptr<Collectives> collectives);
-  // At the coordinator: a part elsewhere wants to run and waits; its process is ready.
+  // At the coordinator: a part on another process waits for its run to start, or the process of a
+  // part is ready for collectives.
   void WaitsElsewhere(uint32_t instance);
   void ReadyElsewhere(uint32_t instance, uint32_t part, const std::string& address);
 
-  // Calls `ready` once all instances are there and agree, or with the named reason. `program` is
-  // what the instance wants to run as its run number `run`; all instances must run the same, unless
-  // it is a lone one.
+  // Calls `ready` once, when all instances are there and agree, or with the reason why they cannot.
+  // `program` is the program that the instance wants to run as its run number `run`. All instances
+  // must run the same one, unless it is a lone run.
   void StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume ready);
-  // Collectives among replicas on several processes; null while all are in this one.
+  // The collectives among replicas on several processes; null while this process has all replicas.
   std::shared_ptr<Collectives> collectives() const;
 
-  // Arrives at a rendezvous as number `position`: in its group for a collective, or among the IPUs.
-  // The last one of this process performs `action`; afterwards every one's `resume` is called with
-  // its result. After the start of the run only.
+  // A participant arrives at a rendezvous. `position` is its number in the group of the collective,
+  // or among the IPUs. The last participant of this process performs `action`, and then the
+  // `resume` of every participant is called with the result. The run must have started.
   void Meet(const RendezvousKey& key, size_t position, uint32_t instance, void* participant,
             Resume resume, RendezvousAction action);
 
-  // Fails all meetings of a run whose units are all of this process, now and until every instance
-  // has begun a later one, with `cause`. The first cause stays.
+  // Fails all meetings of a run with `cause`, until every instance has begun a later run. All units
+  // of the run must be in this process. If the run has failed already, its first cause stays.
   void FailRun(uint64_t run, const absl::Status& cause);
   bool HasFailedRun(uint64_t run) const;
-  // The run has ended on all its units, and its number will be used again.
+  // A failed run has ended on all its units, and its number will be used again.
   void ForgetFailedRun(uint64_t run);
 
-  // Fails everything that waits, now and later, with `cause`.
+  // Fails the job with `cause`: everyone who waits now or later gets it.
   void Fail(const absl::Status& cause, bool lost = false, uint32_t culprit = 0);
 
-  // Called about four times a second: tells the coordinator that its parts here live, names missing
-  // instances, and IPUs on other processes, to those who have waited `patience`, and fails the job
-  // when instances have not joined for `join_timeout`.
+  // Must be called about four times a second. It tells the coordinator that the parts of this
+  // process live, names missing instances, and IPUs on other processes, to parts that have waited
+  // for `patience`, and fails the job if no instance has joined for `join_timeout` while some are
+  // missing.
   void Tick(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout);
 
  private:
@@ -186,7 +195,7 @@ class Job : public std::enable_shared_from_this<Job> {
     JobMember member;
     std::string hash;
     bool left = false;
-    uint64_t runs = 0;  // of a part elsewhere that has left: those that it has taken part in
+    uint64_t runs = 0;  // the runs of a part on another process, which has left
   };
   using PartKey = std::pair<uint32_t, uint32_t>;  // instance, part
   struct Start {
@@ -196,34 +205,35 @@ class Job : public std::enable_shared_from_this<Job> {
     bool noticed = false;
   };
   struct Rendezvous {
-    std::vector<void*> participants;  // by position, as what follows
+    // By position:
+    std::vector<void*> participants;
     std::vector<Resume> resumes;
     std::vector<bool> arrived;
-    std::vector<uint32_t> instances;  // of those who arrived
-    size_t missing = 0;               // of this process
+    std::vector<uint32_t> instances;  // the instances of participants that have arrived
+    size_t missing = 0;               // participants of this process that have not arrived
     Clock::time_point since;
     bool noticed = false;
   };
   struct RunRecord {
     uint32_t program;
     uint32_t first_instance;
-    size_t seen = 0;  // parts of this process that started it
+    size_t seen = 0;  // the number of parts of this process that have started the run
   };
   using Calls = std::vector<std::function<void()>>;
   static void CallAll(const Calls& calls);
 
-  // Without `runs`, the part is of this process, which has counted them.
+  // `runs` is given for a part on another process; this process counts the runs of its own parts.
   void LeaveAfter(std::optional<uint64_t> runs, uint32_t instance, uint32_t part, bool lost,
                   const absl::Status& broken_run);
 
-  // The rest of the class is called with mutex_ held. Functions that return Calls move callbacks
-  // out; the caller calls them after unlocking.
+  // The following functions are called with mutex_ held. Functions that return Calls give callbacks
+  // to their caller, who calls them after unlocking.
   absl::Status Contradiction(const JobShape& shape, const JobMember& member) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AllLoaded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Disagreement() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t LocalParts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether replicas meet, and not IPUs of one.
+  // Whether the key is that of replicas, not of IPUs of one replica.
   bool IsCollective(const RendezvousKey& key) const {
     return key.channel < shape_.ipus_per_replica;
   }
@@ -231,12 +241,12 @@ class Job : public std::enable_shared_from_this<Job> {
   bool IsHere(size_t replica, uint32_t ipu) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return role_ == Role::kLocal || is_here_[replica * shape_.ipus_per_replica + ipu];
   }
-  // A rendezvous that nobody has come to yet.
+  // A rendezvous at which nobody has arrived yet.
   Rendezvous NewRendezvous(const RendezvousKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The first difference between what the instances run as the same run.
   absl::Status NoteRun(uint32_t instance, uint64_t run, uint32_t program)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Why a run has failed; OK if it has not.
+  // The cause of a run's failure; OK if the run has not failed.
   absl::Status RunFailure(uint64_t run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Forgets failed runs that no instance is in any more, now that `instance` begins `run`.
   void ForgetFailedRuns(uint32_t instance, uint64_t run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
