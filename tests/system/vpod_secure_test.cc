@@ -135,6 +135,33 @@ TEST_F(VpodSecureTest, UsersOfAFileAreCheckedOrItIsSaidThatTheyAreNot) {
   EXPECT_THAT(nobody.err, HasSubstr("no user nobody has a key in " + pod_.home()));
 }
 
+TEST_F(VpodSecureTest, AUsersShellHasTheFilesOfPartitionsThatTheUserMayUse) {
+  const Outcome up = Apply("secure: true\n");
+  ASSERT_EQ(up.code, 0) << up.err;
+  const auto files_of = [&](const std::string& user) {
+    return As(user, "ls \"$IPUOF_CONFIG_DIR\"").out;
+  };
+  // The administrator's partition is not shared.
+  EXPECT_EQ(pod_.Shell("eval \"$(vpod env)\"; ls \"$IPUOF_CONFIG_DIR\"").out, "p4.conf\n");
+  EXPECT_EQ(files_of("alice"), "");
+  EXPECT_EQ(files_of("bob"), "");
+  ASSERT_EQ(As("bob", "vipu create partition mine --size 2 --allocation a1 --reconfigurable").code,
+            0);
+  EXPECT_EQ(files_of("bob"), "mine.conf\n");
+  EXPECT_EQ(As("bob", "gc-info --ipu-count").out, "2\n");
+  ASSERT_EQ(pod_.Shell("vipu-admin update partition p4 --shared").code, 0);
+  EXPECT_EQ(files_of("alice"), "p4.conf\n");
+  EXPECT_EQ(As("alice", "gc-info --ipu-count").out, "4\n");
+  EXPECT_EQ(files_of("bob"), "mine.conf\n");
+  // What was removed meanwhile is no longer there, and a POD that is down changes nothing.
+  ASSERT_EQ(pod_.Shell("vipu-admin remove partition p4").code, 0);
+  EXPECT_EQ(files_of("alice"), "");
+  ASSERT_EQ(pod_.Run({"vpod", "down", "--keep"}).code, 0);
+  EXPECT_EQ(files_of("bob"), "mine.conf\n");
+  ASSERT_EQ(pod_.Run({"vpod", "down"}).code, 0);
+  EXPECT_FALSE(fs::exists(pod_.home() + "/bob.ipuof.conf.d"));
+}
+
 // The key of the administrator, as whom vpod calls, is not replaced behind its back.
 TEST_F(VpodSecureTest, AFileMayNameTheAdministrator) {
   const std::string self = pod_.Run({"id", "-un"}).out;

@@ -185,6 +185,10 @@ int Env(const Pod& pod, const std::string& user) {
   if (!shape.ok()) return Fail(shape.status().message());
   const auto text = pod.EnvironmentText(*shape, user);
   if (!text.ok()) return Fail(text.status().message());
+  if (!user.empty()) {
+    const absl::Status renewed = pod.RenewIpuofFilesOf(user, *shape);
+    if (!renewed.ok()) return Fail(renewed.message());
+  }
   std::fputs(text->c_str(), stdout);
   return 0;
 }

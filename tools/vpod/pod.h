@@ -80,6 +80,10 @@ class Pod {
   std::string CertificatesDirectory() const { return home_ + "/vipu-certs"; }
   std::string Storage() const { return home_ + "/vipu-server.db"; }
   std::string IpuofDirectory() const { return home_ + "/" + vipu::kPodIpuofDirectory; }
+  // With the IPUoF files of the partitions that a user of the POD may use.
+  std::string IpuofDirectoryOf(const std::string& user) const {
+    return absl::StrCat(home_, "/", user, ".", vipu::kPodIpuofDirectory);
+  }
 
   int ServerPid() const;
   int AgentPid(uint32_t agent = 0) const;
@@ -116,6 +120,10 @@ class Pod {
   absl::Status CopyFiles(const std::string& to) const;
   // Lines for `eval`; of a secure POD those of a user of it, or of the administrator.
   absl::StatusOr<std::string> EnvironmentText(const PodShape& shape, const std::string& user) const;
+  // Brings the directory of a user's IPUoF files up to date: it gets a file for every partition
+  // whose devices the user may use now, and loses those of other partitions. A POD that does not
+  // answer leaves the files as they are. Files of later partitions come from those who create them.
+  absl::Status RenewIpuofFilesOf(const std::string& user, const PodShape& shape) const;
 
  private:
   enum class Then { kKeep, kForget, kRemoveDirectory };

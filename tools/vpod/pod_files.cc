@@ -1,5 +1,8 @@
 // What a POD keeps in its directory: access to it, and how it becomes what a backup says.
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -8,7 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "client/vipu/client.h"
+#include "client/vipu/ipuof_config.h"
+#include "client/vipu/ipuof_json.h"
 #include "device/base/file.h"
+#include "device/base/object_id.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
 #include "tools/vpod/backup.h"
@@ -27,7 +34,11 @@ constexpr char kShapeFile[] = "pod.json";
 // Where vipu-server --init says the administrator's key.
 constexpr char kKeyLabel[] = "Access Key is: ";
 
+// The POD's own and those of its users.
 bool IsClientFile(const std::string& name) { return absl::EndsWith(name, vipu::kPodClientFile); }
+bool IsIpuofDirectory(const std::string& name) {
+  return absl::EndsWith(name, vipu::kPodIpuofDirectory);
+}
 
 // User and access key of a client file. The rest of it follows from the POD.
 struct Account {
@@ -128,9 +139,8 @@ std::vector<std::string> Pod::Files() const {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(home_, error)) {
     const std::string name = entry.path().filename().string();
-    if (name == kShapeFile || IsClientFile(name) ||
-        entry.path() == fs::path(CertificatesDirectory()) ||
-        entry.path() == fs::path(IpuofDirectory()))
+    if (name == kShapeFile || IsClientFile(name) || IsIpuofDirectory(name) ||
+        entry.path() == fs::path(CertificatesDirectory()))
       names.push_back(name);
   }
   return names;
@@ -211,12 +221,44 @@ void Pod::RemoveState() const {
   for (const auto& entry : fs::directory_iterator(home_, error)) {
     // The log, and storages that a restore has replaced.
     if (absl::StartsWith(entry.path().string(), Storage())) files.push_back(entry.path());
-    // Keys of users that the POD forgets.
-    if (IsClientFile(entry.path().filename().string())) files.push_back(entry.path());
+    // Keys and files of users that the POD forgets.
+    const std::string name = entry.path().filename().string();
+    if (IsClientFile(name) || IsIpuofDirectory(name)) files.push_back(entry.path());
   }
-  for (const fs::path& file : files) fs::remove(file, error);
+  for (const fs::path& file : files) fs::remove_all(file, error);
   fs::remove_all(CertificatesDirectory(), error);
-  fs::remove_all(IpuofDirectory(), error);
+}
+
+absl::Status Pod::RenewIpuofFilesOf(const std::string& user, const PodShape& shape) const {
+  const std::string directory = IpuofDirectoryOf(user);
+  setenv("IPUOF_CONFIG_DIR", directory.c_str(), /*overwrite=*/1);  // where files are written
+  VPOD_RETURN_IF_ERROR(vipu::CheckIpuofDirectory());
+  vipu::ClientConfig config = ApiOf(shape);
+  config.user_id = user;
+  config.access_key = AccountIn(UserConfig(user)).key;
+  const auto partitions =
+      vipu::Client(config, std::chrono::seconds(2)).ListPartitions(/*with_devices=*/true);
+  if (!partitions.ok()) return absl::OkStatus();  // a call that needs the controller says why
+  std::set<std::string> usable;
+  for (const vipuuser::Partition& partition : *partitions) {
+    const uint32_t gcds = partition.requirements().num_gcds();
+    // The controller gives keys to those only who may use the devices.
+    if (gcds == 0 || static_cast<uint32_t>(partition.gcds_size()) < gcds ||
+        partition.gcds(0).fabric_key().empty())
+      continue;
+    usable.insert(partition.requirements().id());
+    VPOD_RETURN_IF_ERROR(vipu::WriteIpuofFiles(partition, config.address()));
+  }
+  std::set<std::string> others;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    const auto file = vipu::ParseIpuofJson(base::ReadFile(entry.path().string()));
+    if (!file.ok()) continue;
+    const std::string partition = vipu::Attribute(*file, "Partition Id");
+    if (!partition.empty() && !usable.contains(partition)) others.insert(partition);
+  }
+  for (const std::string& partition : others) vipu::RemoveIpuofFiles(partition);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Pod::EnvironmentText(const PodShape& shape,
@@ -226,8 +268,8 @@ absl::StatusOr<std::string> Pod::EnvironmentText(const PodShape& shape,
       {vipu::kEnvironmentHome, home_},
       {"VIPU_CLI_API_HOST", "127.0.0.1"},
       {"VIPU_CLI_API_PORT", absl::StrCat(shape.api_port)},
-      {"IPUOF_CONFIG_DIR", IpuofDirectory()}};
-  if (!user.empty() && KeyOf(user) != UserKey::kThere) {
+      {"IPUOF_CONFIG_DIR", user.empty() ? IpuofDirectory() : IpuofDirectoryOf(user)}};
+  if (!user.empty() && (!base::CheckObjectId(user).ok() || KeyOf(user) != UserKey::kThere)) {
     return absl::NotFoundError(absl::StrCat("no user ", base::Printable(user), " has a key in ",
                                             home_, "; a file for 'vpod up -f' describes users"));
   }
