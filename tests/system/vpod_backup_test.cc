@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -137,6 +138,22 @@ TEST(VpodBackupTest, ARefusedRestoreChangesNothing) {
   ExpectRefused(pod.Run({"vpod", "restore", pod.directory() + "/damaged"}), "");
   ExpectRefused(pod.Run({"vpod", "restore", pod.directory() + "/link"}),
                 "it has more than files and directories");
+  // Values that no POD has, before a directory is made for them.
+  TestPod none(0);
+  for (const auto& [key, value, what] : std::vector<std::array<std::string, 3>>{
+           {"ipus", "5", "ipus 5: the size must be a power of two from 4 to 65536"},
+           {"machine_type", "\"m3000\"", "unknown machine type 'm3000'; give m2000 or bow2000"},
+           {"api_port", "70000", "api_port is 70000, must be a whole number from 1 to 65535"}}) {
+    const Outcome made = pod.Shell("cd " + pod.directory() +
+                                   " && rm -rf b && mkdir b && tar -C b -xzf monday.backup && sed "
+                                   "-i 's/\"" +
+                                   key + "\": [^,]*/\"" + key + "\": " + value +
+                                   "/' b/pod.json && tar -C b -czf values .");
+    ASSERT_EQ(made.code, 0) << made.err;
+    ExpectRefused(none.Run({"vpod", "restore", pod.directory() + "/values"}),
+                  "its pod.json is damaged: " + what);
+    EXPECT_FALSE(fs::exists(none.home()));
+  }
   // Another POD.
   TestPod other(8);
   ExpectRefused(other.Run({"vpod", "restore", file}),
@@ -146,7 +163,6 @@ TEST(VpodBackupTest, ARefusedRestoreChangesNothing) {
   EXPECT_EQ(pod.Run({"vpod", "status"}).code, 0);
   EXPECT_EQ(other.Run({"vpod", "status"}).code, 0);
   // Where there was nothing, nothing is left.
-  TestPod none(0);
   ExpectRefused(none.Run({"vpod", "restore", bad}), "is not a file of 'vpod backup'");
   ExpectRefused(none.Run({"vpod", "restore", file}), "is in use, which is that of the POD");
   EXPECT_FALSE(fs::exists(none.home()));

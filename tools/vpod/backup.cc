@@ -117,6 +117,21 @@ absl::Status NotABackup(const std::string& file, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(file, " is not a file of 'vpod backup': ", why));
 }
 
+// The values of the POD, before anything is done with them.
+absl::Status CheckShapeOf(const std::string& file, const std::string& directory) {
+  const auto shape = ParseShape(base::ReadFile(absl::StrCat(directory, "/", kShapeFile)));
+  if (!shape.ok()) {
+    return NotABackup(file,
+                      absl::StrCat("its ", kShapeFile, " is damaged: ", shape.status().message()));
+  }
+  // A POD is backed up while it runs.
+  if (shape->unfinished || shape->addresses.empty())
+    return NotABackup(file, absl::StrCat("its ", kShapeFile, " is of a POD that was never up"));
+  if (!Pod(directory).Shape().ok())
+    return NotABackup(file, "it lacks the administrator's access key or certificates");
+  return absl::OkStatus();
+}
+
 // Only what BackUp writes, so that nothing leads out of the directory.
 absl::Status CheckUnpacked(const std::string& file, const std::string& directory) {
   std::error_code error;
@@ -130,12 +145,11 @@ absl::Status CheckUnpacked(const std::string& file, const std::string& directory
       return NotABackup(file, "it has more than files and directories");
   }
   if (error) return NotABackup(file, "it has a directory that cannot be read");
-  for (const std::string& name : {std::string(kStoreFile), std::string("pod.json")}) {
+  for (const std::string& name : {std::string(kStoreFile), std::string(kShapeFile)}) {
     if (!fs::is_regular_file(absl::StrCat(directory, "/", name), error))
       return NotABackup(file, absl::StrCat("it has no ", name));
   }
-  if (!Pod(directory).Shape().ok()) return NotABackup(file, "its pod.json is damaged");
-  return absl::OkStatus();
+  return CheckShapeOf(file, directory);
 }
 
 absl::Status Unpack(const std::string& file, const std::string& directory) {

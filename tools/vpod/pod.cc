@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <iterator>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -20,7 +20,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "client/vipu/client.h"
-#include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
 #include "device/base/file.h"
 #include "device/base/status.h"
@@ -38,7 +37,6 @@ constexpr char kServer[] = "vipu-server";
 constexpr char kAgent[] = "vipu-agent";
 constexpr char kUp[] = "Up";         // the status of an agent that answers
 constexpr char kOneRack[] = "none";  // the cluster topology of a POD without a second
-constexpr uint32_t kLastPort = 65535;
 constexpr std::chrono::seconds kStartLimit{20};
 
 uint64_t HostMemoryMib() {
@@ -196,54 +194,19 @@ absl::StatusOr<PodShape> Pod::Shape() const {
   if (!file) {
     return absl::NotFoundError(absl::StrCat("no POD in ", home_, "; bring one up with 'vpod up'"));
   }
-  const auto json = nlohmann::json::parse(file, nullptr, false);
-  const auto number = [&](const char* key) {
-    return json.is_object() && json.contains(key) && json[key].is_number_unsigned()
-               ? json[key].get<uint64_t>()
-               : 0;
-  };
-  const auto text = [&](const char* key) {
-    return json.is_object() && json.contains(key) && json[key].is_string()
-               ? json[key].get<std::string>()
-               : std::string();
-  };
-  PodShape shape;
-  shape.ipus = static_cast<uint32_t>(number("ipus"));
-  shape.machine_type = text("machine_type");
-  shape.api_port = static_cast<uint32_t>(number("api_port"));
-  shape.metrics_port = static_cast<uint32_t>(number("metrics_port"));
-  shape.memory_limit_mib = number("memory_limit_mib");
-  shape.cluster_topology = text("cluster_topology");
-  shape.addresses = text("addresses");
-  if (shape.cluster_topology == kOneRack) shape.cluster_topology.clear();
-  shape.agent_per_machine = text("agents") == "processes";
-  const auto flag = [&](const char* key) {
-    return json.is_object() && json.contains(key) && json[key].is_boolean() &&
-           json[key].get<bool>();
-  };
-  shape.described_clusters = flag("described_clusters");
-  shape.unfinished = flag("unfinished");
-  shape.secure = flag("secure");
-  if (shape.ipus == 0 || shape.api_port == 0 || shape.machine_type.empty()) {
-    return absl::DataLossError(absl::StrCat(home_, "/pod.json is damaged; 'vpod down' removes it"));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  absl::StatusOr<PodShape> shape = ParseShape(text);
+  if (!shape.ok()) {
+    return absl::DataLossError(absl::StrCat(home_, "/", kShapeFile, " is damaged: ",
+                                            shape.status().message(), "; 'vpod down' removes it"));
   }
-  if (shape.secure) VPOD_RETURN_IF_ERROR(TakeAdministrator(shape));
+  if (shape->secure) VPOD_RETURN_IF_ERROR(TakeAdministrator(*shape));
   return shape;
 }
 
 absl::Status Pod::WriteFiles(const PodShape& shape) const {
-  const nlohmann::json json = {{"ipus", shape.ipus},
-                               {"machine_type", shape.machine_type},
-                               {"api_port", shape.api_port},
-                               {"metrics_port", shape.metrics_port},
-                               {"memory_limit_mib", shape.memory_limit_mib},
-                               {"addresses", shape.addresses},
-                               {"cluster_topology", shape.cluster_topology},
-                               {"agents", shape.agent_per_machine ? "processes" : "one"},
-                               {"described_clusters", shape.described_clusters},
-                               {"unfinished", shape.unfinished},
-                               {"secure", shape.secure}};
-  VPOD_RETURN_IF_ERROR(base::ReplaceFile(home_ + "/pod.json", json.dump(2) + "\n", 0644));
+  VPOD_RETURN_IF_ERROR(
+      base::ReplaceFile(absl::StrCat(home_, "/", kShapeFile), ShapeText(shape), 0644));
   if (shape.secure) return vipu::WriteSecretHcl(ClientConfig(), ApiOf(shape));
   return base::ReplaceFile(ClientConfig(), vipu::HclText(ApiOf(shape)), 0644);
 }
@@ -478,20 +441,9 @@ absl::StatusOr<PodShape> Pod::Wanted(const PodRequest& request) const {
   wanted.agent_per_machine = request.agent_per_machine.value_or(wanted.agent_per_machine);
   wanted.described_clusters = request.described_clusters.value_or(wanted.described_clusters);
   wanted.secure = request.secure.value_or(wanted.secure);
-  if (wanted.ipus < 4 || wanted.ipus > arch::kMaxIpusPerPod || !arch::IsPowerOfTwo(wanted.ipus)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--pod ", wanted.ipus, ": the size must be a power of two from 4 to 65536"));
-  }
-  VPOD_RETURN_IF_ERROR(arch::FindMachineType(wanted.machine_type).status());
-  if (wanted.racks() == 1 && request.cluster_topology.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--cluster-topology ", wanted.cluster_topology,
-                     " needs two racks or more, i.e. --pod 128 or larger"));
-  }
-  if (wanted.metrics_port == wanted.api_port) {
-    return absl::InvalidArgumentError(absl::StrCat("--metrics-port ", wanted.metrics_port,
-                                                   " is the controller's port; give another"));
-  }
+  // A topology that was not asked for is that of the POD that is there, which CheckSame names.
+  if (wanted.racks() == 1 && !request.cluster_topology.has_value()) wanted.cluster_topology.clear();
+  VPOD_RETURN_IF_ERROR(CheckShape(wanted, kOptionNames));
   if (existing.ok()) VPOD_RETURN_IF_ERROR(CheckSame(wanted, *existing));
   if (wanted.cluster_topology.empty()) wanted.cluster_topology = DefaultClusterTopology(wanted);
   if (wanted.memory_limit_mib == 0) wanted.memory_limit_mib = HostMemoryMib() * 3 / 4;

@@ -1,7 +1,6 @@
 // A local POD: one vipu-server and one vipu-agent in the background, and their state directory.
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,35 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "client/vipu/config.h"
 #include "client/vipu/pod_home.h"
-#include "device/arch/hardware.h"
 #include "device/base/tls.h"
 #include "device/base/unique_fd.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
+#include "tools/vpod/pod_shape.h"
 
 namespace vpod::tools {
-
-inline constexpr uint32_t kMostMemoryMib = 1u << 31;  // that --memory-limit takes
-
-// Kept in <home>/pod.json.
-struct PodShape {
-  uint32_t ipus = 16;  // a multiple of 4, a power of two
-  std::string machine_type = "m2000";
-  std::string cluster_topology;  // of several racks: looped or switched; empty: by size. One: none
-  uint32_t api_port = 8090;
-  uint32_t metrics_port = 0;        // of the controller; 0: 2113 or one that is free
-  uint64_t memory_limit_mib = 0;    // 0: three quarters of the host's memory
-  std::string addresses;            // management prefix, e.g. 127.10; set when the POD is up
-  bool agent_per_machine = false;   // one process a machine, at its address, instead of one for all
-  bool described_clusters = false;  // made from a file, in place of one of all machines
-  bool unfinished = false;          // `vpod up` has begun it and was interrupted, or is at work
-  bool secure = false;              // users show access keys
-  // Of a secure POD, not of pod.json: its administrator's key and certificates, from the client
-  // file. Without a key before the controller's storage is made.
-  vipu::ClientConfig administrator;
-  uint32_t machines() const { return ipus / arch::kIpusPerMachine; }
-  uint32_t racks() const { return std::max(1u, ipus / arch::kMaxIpusPerLinkDomain); }
-  uint32_t agents() const { return agent_per_machine ? machines() : 1; }
-};
 
 // Where its controller is, and who we are to it.
 vipu::ClientConfig ApiOf(const PodShape& shape);

@@ -29,7 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kServer[] = "vipu-server";
-constexpr char kShapeFile[] = "pod.json";
 
 // Where vipu-server --init says the administrator's key.
 constexpr char kKeyLabel[] = "Access Key is: ";
