@@ -14,6 +14,7 @@
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
 #include "device/base/file.h"
+#include "device/base/object_id.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
 
@@ -63,6 +64,22 @@ Take TextInto(std::function<void(const std::string&)> set, std::vector<std::stri
   };
 }
 
+// The id of an object, of this file or of the POD.
+absl::StatusOr<std::string> Id(const std::string& key, const YAML::Node& value) {
+  VPOD_ASSIGN_OR_RETURN(std::string id, Text(key, value));
+  const absl::Status valid = base::CheckObjectId(id);
+  if (!valid.ok()) return Wrong(value, absl::StrCat(key, ": ", valid.message()));
+  return id;
+}
+
+Take IdInto(std::function<void(const std::string&)> set) {
+  return [=](const std::string& key, const YAML::Node& value) -> absl::Status {
+    VPOD_ASSIGN_OR_RETURN(const std::string id, Id(key, value));
+    set(id);
+    return absl::OkStatus();
+  };
+}
+
 Take NumberInto(std::function<void(uint32_t)> set, uint32_t low, uint32_t high) {
   return [=](const std::string& key, const YAML::Node& value) -> absl::Status {
     VPOD_ASSIGN_OR_RETURN(const uint32_t number, Number(key, value, low, high));
@@ -79,13 +96,13 @@ Take BooleanInto(std::function<void(bool)> set) {
   };
 }
 
-// A list of words.
-Take ListInto(std::function<void(const std::string&)> add) {
+// A list of ids.
+Take IdsInto(std::function<void(const std::string&)> add) {
   return [=](const std::string& key, const YAML::Node& value) -> absl::Status {
     if (!value.IsSequence()) return Wrong(value, absl::StrCat(key, " must be a list"));
     for (const YAML::Node& item : value) {
-      VPOD_ASSIGN_OR_RETURN(const std::string text, Text(key, item));
-      add(text);
+      VPOD_ASSIGN_OR_RETURN(const std::string id, Id(key, item));
+      add(id);
     }
     return absl::OkStatus();
   };
@@ -130,8 +147,8 @@ Take ObjectsInto(const std::string& what, std::vector<std::string> required,
 
 Keys ClusterKeys(vipuadmin::Cluster& cluster) {
   return {
-      {"id", TextInto([&](const auto& text) { cluster.set_id(text); })},
-      {"agents", ListInto([&](const auto& agent) { cluster.add_agent_ids(agent); })},
+      {"id", IdInto([&](const auto& text) { cluster.set_id(text); })},
+      {"agents", IdsInto([&](const auto& agent) { cluster.add_agent_ids(agent); })},
       {"ipu_link_domains",
        NumberInto([&](uint32_t number) { cluster.set_num_ipulinkdomains(number); }, 1, 1024)},
       {"topology",
@@ -141,15 +158,15 @@ Keys ClusterKeys(vipuadmin::Cluster& cluster) {
 }
 
 Keys AllocationKeys(vipuadmin::Allocation& allocation) {
-  return {{"id", TextInto([&](const auto& text) { allocation.set_id(text); })},
-          {"cluster", TextInto([&](const auto& text) { allocation.set_cluster_id(text); })},
-          {"agents", ListInto([&](const auto& agent) { allocation.add_agent_ids(agent); })}};
+  return {{"id", IdInto([&](const auto& text) { allocation.set_id(text); })},
+          {"cluster", IdInto([&](const auto& text) { allocation.set_cluster_id(text); })},
+          {"agents", IdsInto([&](const auto& agent) { allocation.add_agent_ids(agent); })}};
 }
 
 Keys UserKeys(vipuadmin::User& user) {
-  return {{"id", TextInto([&](const auto& text) { user.set_id(text); })},
+  return {{"id", IdInto([&](const auto& text) { user.set_id(text); })},
           {"admin", BooleanInto([&](bool yes) { user.set_admin(yes); })},
-          {"allocations", ListInto([&](const auto& allocation) {
+          {"allocations", IdsInto([&](const auto& allocation) {
              user.mutable_allocation_ids()->add_names(allocation);
            })}};
 }
@@ -157,10 +174,10 @@ Keys UserKeys(vipuadmin::User& user) {
 Keys PartitionKeys(vipuuser::CreatePartitionRequest& request) {
   vipuuser::PartitionRequirements& r = *request.mutable_requirements();
   return {
-      {"id", TextInto([&](const auto& text) { r.set_id(text); })},
+      {"id", IdInto([&](const auto& text) { r.set_id(text); })},
       {"size", NumberInto([&](uint32_t number) { r.set_size(number); }, 1, arch::kMaxIpusPerPod)},
-      {"allocation", TextInto([&](const auto& text) { r.set_allocation_id(text); })},
-      {"cluster", TextInto([&](const auto& text) { r.set_cluster_id(text); })},
+      {"allocation", IdInto([&](const auto& text) { r.set_allocation_id(text); })},
+      {"cluster", IdInto([&](const auto& text) { r.set_cluster_id(text); })},
       {"reconfigurable", BooleanInto([&](bool yes) { r.set_reconfigurable(yes); })},
       {"num_gcds",
        NumberInto([&](uint32_t number) { r.set_num_gcds(number); }, 1, arch::kMaxIpusPerPod)},

@@ -116,5 +116,24 @@ TEST(PodFileTest, MistakesAreNamedWithTheirLine) {
   EXPECT_EQ(Error("name: [\n").rfind("pod.yaml:", 0), 0u) << Error("name: [\n");
 }
 
+constexpr char kIdRule[] =
+    "Ids have 1 to 63 letters, digits, '.', '_' and '-' and begin with a letter or digit.";
+
+TEST(PodFileTest, IdsThatTheControllerWouldRefuseAreNamedWithTheirLine) {
+  const auto expect = [](const std::string& text, const std::string& where, const std::string& id) {
+    EXPECT_EQ(Error(text), "pod.yaml:" + where + ": Invalid id '" + id + "'. " + kIdRule);
+  };
+  expect("partitions:\n  - {id: p1, size: 4}\n  - {id: p 2, size: 4}\n", "3: id", "p 2");
+  expect("partitions:\n  - id: p1\n    size: 4\n    allocation: a|1\n", "4: allocation", "a|1");
+  expect("partitions:\n  - {id: p1, size: 4, cluster: c/1}\n", "2: cluster", "c/1");
+  expect("clusters:\n  - {id: -c1, agents: [ag0]}\n", "2: id", "-c1");
+  expect("clusters:\n  - id: c1\n    agents:\n      - ag0\n      - ag,1\n", "5: agents", "ag,1");
+  expect("allocations:\n  - {id: ../a1, cluster: c1, agents: [ag0]}\n", "2: id", "../a1");
+  expect("users:\n  - id: alice\n    allocations: [a1, 'a 2']\n", "3: allocations", "a 2");
+  const std::string longest(63, 'u');
+  EXPECT_EQ(Error("users:\n  - id: " + longest + "\n"), "");
+  expect("users:\n  - id: " + longest + "u\n", "2: id", longest + "u");
+}
+
 }  // namespace
 }  // namespace vpod::tools
