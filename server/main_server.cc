@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstdio>
 #include <functional>
 #include <utility>
@@ -175,6 +176,12 @@ int Main(int argc, char** argv) {
     const absl::Status status =
         rpc::CheckListenAddress(options.metrics_listen, options.insecure_listen);
     if (!status.ok()) return Fail(status, 2);
+  }
+  if (options.check) {
+    const absl::Status status = CheckStorage(options.storage);
+    if (!status.ok()) return Fail(status, 1);
+    std::printf("storage %s is intact\n", base::Printable(options.storage, PATH_MAX).c_str());
+    return 0;
   }
   if (!options.salvage.empty()) return Print(Salvage(options.storage, options.salvage));
   if (!options.restore.empty()) return Print(Restore(options.restore, options.storage));

@@ -25,6 +25,7 @@
 #include "server/controller/store/running.h"
 #include "server/controller/store/salvage.h"
 #include "server/controller/store/store.h"
+#include "server/controller/store/wal.h"
 #include "server/rpc/agent_gateway.h"
 
 namespace vpod {
@@ -202,6 +203,30 @@ absl::StatusOr<std::string> Salvage(const std::string& storage, const std::strin
   VPOD_RETURN_IF_ERROR(base::ReplaceFile(out, bytes, 0600));
   return absl::StrCat(salvaged->uncertain, "Salvaged to: ", out,
                       "; 'vipu-server --restore' has it take the place of the storage\n");
+}
+
+absl::Status CheckStorage(const std::string& storage) {
+  VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock(storage));
+  VPOD_ASSIGN_OR_RETURN(const std::string database, base::ReadNamedFile(storage, kMostBytes));
+  const auto damaged = [&](absl::string_view why) {
+    return absl::DataLossError(absl::StrCat("storage ", storage, " cannot be trusted: ", why));
+  };
+  const auto running = RunningFile::Read(storage);
+  if (!running.ok()) return damaged(running.status().message());
+  std::optional<controller::WalPosition> acknowledged;
+  if (running->has_value()) {
+    if ((*running)->state == RunState::kRestoring) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "storage ", storage, ": a restore was interrupted; run 'vipu-server --restore' again"));
+    }
+    if ((*running)->state == RunState::kRunning) acknowledged = (*running)->position;
+  }
+  const std::string log = base::ReadFile(storage + "-wal");
+  const controller::WalReport report = controller::JudgeWal(database, log, acknowledged);
+  if (report.end == controller::WalEnd::kDamaged) return damaged(report.why);
+  // What can be salvaged of an intact log is all of it.
+  const auto contents = controller::Salvage(database, log, acknowledged);
+  return contents.ok() ? absl::OkStatus() : damaged(contents.status().message());
 }
 
 absl::StatusOr<std::string> Restore(const std::string& file, const std::string& storage) {

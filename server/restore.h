@@ -1,5 +1,5 @@
 // Offline work on a storage that no controller uses: `--restore FILE` replaces it by a backup,
-// `--salvage OUT` saves what is intact of a damaged one.
+// `--salvage OUT` saves what is intact of a damaged one, `--check` says whether one is.
 #pragma once
 
 #include <string>
@@ -21,5 +21,10 @@ absl::StatusOr<std::string> Restore(const std::string& file, const std::string& 
 // lines for people. The storage is only read. FailedPrecondition when a controller runs on it,
 // DataLoss when nothing can be saved.
 absl::StatusOr<std::string> Salvage(const std::string& storage, const std::string& out);
+
+// Whether a controller would start on a storage. It is only read. DataLoss when it is damaged,
+// FailedPrecondition when a controller runs on it or a restore was interrupted, NotFound when there
+// is none.
+absl::Status CheckStorage(const std::string& storage);
 
 }  // namespace vpod

@@ -70,5 +70,27 @@ TEST_F(RestoreTest, AnEarlierLogStaysAlone) {
   EXPECT_TRUE(fs::exists(moved_ + "2"));
 }
 
+TEST_F(RestoreTest, AStorageIsCheckedWithoutBeingChanged) {
+  const std::string intact = base::ReadFile(storage_);
+  EXPECT_TRUE(CheckStorage(storage_).ok()) << CheckStorage(storage_);
+  EXPECT_TRUE(absl::IsNotFound(CheckStorage(storage_ + ".none")));
+  {
+    const auto store = *Store::Open(storage_, Store::OpenMode::kOpenOrCreate);
+    EXPECT_TRUE(absl::IsFailedPrecondition(CheckStorage(storage_)));
+  }
+  // Pages of tables, without which nothing can be read.
+  std::string damaged = base::ReadFile(storage_);
+  damaged.replace(4096, 4096, std::string(4096, 'x'));
+  std::ofstream(storage_, std::ios::binary) << damaged;
+  const absl::Status status = CheckStorage(storage_);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "storage " + storage_ + " cannot be trusted: "))
+      << status;
+  EXPECT_TRUE(base::ReadFile(storage_) == damaged);
+  std::ofstream(storage_, std::ios::binary) << intact;
+  ASSERT_TRUE((*RunningFile::Open(storage_))->Write({RunState::kRestoring, {}}, true).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(CheckStorage(storage_)));
+}
+
 }  // namespace
 }  // namespace vpod

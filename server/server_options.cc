@@ -69,6 +69,8 @@ void AddOptions(CLI::App& app, ServerOptions& options) {
   app.add_option("--storage", options.storage, "Database file")->capture_default_str();
   app.add_flag("--take-over", options.take_over,
                "Serve although another controller had taken over, which is gone for good");
+  app.add_flag("--check", options.check,
+               "Say whether the storage is intact, without changing it, then exit");
   app.add_option("--salvage", options.salvage,
                  "Save what is intact of a damaged storage to this new file, then exit");
   app.add_option("--restore", options.restore,

@@ -23,6 +23,7 @@ struct ServerOptions {
   std::vector<std::string> tls_hosts;
   std::string storage = "vipu-server.db";
   bool take_over = false;  // from a controller that is gone for good
+  bool check = false;      // say whether the storage is intact, then exit
   std::string salvage;     // where to save what is intact of the storage, then exit; empty: nowhere
   std::string restore;     // a backup that takes the storage's place, then exit; empty: none
   std::string certs_dir = "vipu-certs";
