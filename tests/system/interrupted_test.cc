@@ -118,12 +118,12 @@ TEST(UnfinishedPodTest, StatusAndDoctorTellWhatIsMissing) {
   MakeUnfinished(pod);
   const Outcome status = pod.Run({"vpod", "status"});
   EXPECT_EQ(status.code, 1);
-  EXPECT_NE(status.out.find("| in part: cluster c8 has not been set up; 'vpod up' starts the rest"),
+  EXPECT_NE(status.out.find("| in part: the POD has not been set up; 'vpod up' starts the rest"),
             std::string::npos)
       << status.out;
   const Outcome doctor = pod.Run({"vpod", "doctor"});
   EXPECT_EQ(doctor.code, 1);
-  EXPECT_NE(doctor.out.find("FAIL cluster c8 has not been set up - 'vpod up' finishes"),
+  EXPECT_NE(doctor.out.find("FAIL the POD has not been set up - 'vpod up' finishes"),
             std::string::npos)
       << doctor.out;
   const int server = pod.ServerPid(), agent = pod.AgentPid();

@@ -175,6 +175,52 @@ TEST(VpodTest, DoctorFindsAPodWithoutAgentsAndUpMakesThemAgain) {
   pod.CreatePartition("p4", 4);
 }
 
+TEST(VpodTest, DoctorTellsOfTheClustersAndPartitionsThatAreThere) {
+  TestPod pod(8);
+  const auto expect = [&](int code, const std::string& text) {
+    const Outcome doctor = pod.Run({"vpod", "doctor"});
+    EXPECT_EQ(doctor.code, code) << doctor.out;
+    EXPECT_NE(doctor.out.find(text), std::string::npos) << doctor.out;
+  };
+  expect(0, "ok   cluster: c8\n");
+  expect(0, "ok   0 partitions, none in ERROR\n");
+  pod.CreatePartition("p4", 4);
+  expect(0, "ok   1 partition, none in ERROR\n");
+  ASSERT_EQ(pod.Shell("vipu-admin inject agent ag0 --fault ipu-error --ipu 0 --error "
+                      "IPUSOFTERR && vipu-admin inject agent ag1 --fault ipu-error "
+                      "--ipu 0 --error IPUSOFTERR && vipu wait partition p4 --for error")
+                .code,
+            0);
+  expect(1, "FAIL 1 of 1 partition is in ERROR: p4 (");
+  expect(1, "'vipu-admin get partition p4' gives the reason");
+  ASSERT_EQ(pod.Shell("vipu-admin remove partition p4 && vipu-admin remove cluster c8").code, 0);
+  expect(1, "FAIL there is no cluster - ");
+  ASSERT_EQ(pod.Shell("for agent in ag0 ag1; do vipu-admin inject agent $agent --clear; done; "
+                      "vipu-admin create cluster lab --agents ag0,ag1")
+                .code,
+            0);
+  expect(0, "ok   cluster: lab\n");
+}
+
+TEST(VpodTest, DoctorTellsOfADamagedStore) {
+  TestPod pod(4);
+  ASSERT_EQ(pod.Run({"vpod", "down", "--keep"}).code, 0);
+  const std::string storage = pod.home() + "/vipu-server.db";
+  const Outcome well = pod.Run({"vpod", "doctor"});
+  EXPECT_NE(well.out.find("ok   storage " + storage + " is intact\n"), std::string::npos)
+      << well.out;
+  {
+    std::fstream file(storage, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096);
+    file << std::string(4096, 'x');
+  }
+  const Outcome ill = pod.Run({"vpod", "doctor"});
+  EXPECT_EQ(ill.code, 1);
+  EXPECT_NE(ill.out.find("FAIL storage " + storage + " cannot be trusted: "), std::string::npos)
+      << ill.out;
+  EXPECT_NE(ill.out.find(" - 'vpod restore' brings back a backup\n"), std::string::npos) << ill.out;
+}
+
 TEST(VpodTest, AStoppedAgentIsNamedWithWhatContinuesIt) {
   TestPod pod(4);
   const std::string text =
@@ -429,7 +475,7 @@ TEST(VpodTest, UpStartsOnlyTheAgentThatIsMissing) {
   EXPECT_EQ(pod.ServerPid(), server);
   EXPECT_EQ(pod.AgentPid(), first);
   EXPECT_NE(pod.AgentPid(2), third);
-  EXPECT_EQ(pod.Run({"vpod", "doctor"}).code, 0);
+  EXPECT_EQ(pod.Shell("vipu wait partition p16 --for active && vpod doctor").code, 0);
   const Outcome done = job->Wait();
   EXPECT_EQ(done.code, 0) << done.err;
 }

@@ -20,8 +20,10 @@
 #include "absl/strings/str_split.h"
 #include "client/vipu/client.h"
 #include "client/vipu/pod_home.h"
+#include "device/base/text.h"
 #include "device/base/unique_fd.h"
 #include "tools/vpod/daemons.h"
+#include "tools/vpod/run_program.h"
 
 namespace vpod::tools {
 namespace {
@@ -39,8 +41,8 @@ uint64_t AvailableMemoryMib() {
 class Report {
  public:
   void Check(bool good, const std::string& what, const std::string& advice) {
-    absl::StrAppend(&diagnosis_.text, good ? "ok   " : "FAIL ", what, good ? "" : " - ",
-                    good ? "" : advice, "\n");
+    const std::string line = good ? what : absl::StrCat(what, " - ", advice);
+    absl::StrAppend(&diagnosis_.text, good ? "ok   " : "FAIL ", base::OneLine(line), "\n");
     diagnosis_.well = diagnosis_.well && good;
   }
   const Diagnosis& Result() const { return diagnosis_; }
@@ -94,6 +96,85 @@ void CheckWithoutPod(const Pod& pod, const absl::Status& why, Report& report) {
                "'vpod down' removes them");
 }
 
+// Whether the controller would start on its storage, which it does not use now.
+void CheckStorage(const Pod& pod, Report& report) {
+  const auto server = FindProgram("vipu-server");
+  if (!server.ok()) return;  // said already
+  const auto checked = RunProgram({*server, "--config", "/dev/null", "--log-level", "off",
+                                   "--check", "--storage", pod.Storage()});
+  report.Check(checked.ok(),
+               checked.ok() ? absl::StrCat("storage ", pod.Storage(), " is intact")
+                            : std::string(checked.status().message()),
+               "'vpod restore' brings back a backup");
+}
+
+// The first ids of a list.
+std::string Named(std::vector<std::string> ids) {
+  constexpr size_t kNamed = 8;
+  const bool more = ids.size() > kNamed;
+  if (more) ids.resize(kNamed);
+  return absl::StrCat(absl::StrJoin(ids, ", "), more ? ", …" : "");
+}
+
+void CheckMachines(const Pod& pod, const std::vector<vipuadmin::Agent>& agents, Report& report) {
+  std::vector<std::string> down;
+  for (const vipuadmin::Agent& agent : agents) {
+    if (agent.status() != "Up") down.push_back(agent.id());
+  }
+  report.Check(down.empty() && !agents.empty(),
+               absl::StrCat(agents.size() - down.size(), " of ", agents.size(), " machines are up"),
+               agents.empty() ? "the controller has no agents; 'vpod up' adds them"
+                              : absl::StrCat("agents ", Named(down), " do not answer; see ",
+                                             pod.home(), "/", Pod::AgentName(0), "*.log"));
+}
+
+void CheckClusters(const std::vector<vipuadmin::Cluster>& clusters, Report& report) {
+  std::vector<std::string> ids;
+  for (const vipuadmin::Cluster& cluster : clusters) ids.push_back(cluster.id());
+  report.Check(!ids.empty(),
+               ids.empty() ? "there is no cluster"
+                           : absl::StrCat(ids.size() == 1 ? "cluster: " : "clusters: ", Named(ids)),
+               "no partition can be created; 'vipu-admin create cluster' joins agents");
+}
+
+void CheckPartitions(const std::vector<vipuuser::Partition>& partitions, Report& report) {
+  std::vector<std::string> failed;
+  std::string why;  // of the first
+  for (const vipuuser::Partition& partition : partitions) {
+    if (partition.status().state() != vipuuser::PS_ERROR) continue;
+    if (failed.empty()) why = partition.status().message();
+    failed.push_back(partition.requirements().id());
+  }
+  const size_t all = partitions.size();
+  if (failed.empty()) {
+    report.Check(true,
+                 absl::StrCat(all, all == 1 ? " partition" : " partitions", ", none in ERROR"), "");
+    return;
+  }
+  report.Check(false,
+               absl::StrCat(failed.size(), " of ", all, all == 1 ? " partition" : " partitions",
+                            failed.size() == 1 ? " is" : " are", " in ERROR: ", Named(failed),
+                            why.empty() ? "" : absl::StrCat(" (", why, ")")),
+               absl::StrCat("'vipu-admin get partition ", failed[0],
+                            "' gives the reason, 'vipu-admin reset partition ", failed[0],
+                            "' configures it again"));
+}
+
+// What the controller says about itself, and of what is there.
+void CheckController(const Pod& pod, const PodShape& shape, Report& report) {
+  vipu::Client client(ApiOf(shape), std::chrono::seconds(3));
+  const auto agents = client.ListAgents();
+  report.Check(agents.ok(), absl::StrCat("the controller answers on port ", shape.api_port),
+               absl::StrCat("see ", pod.ServerLog()));
+  if (!agents.ok()) return;
+  CheckMachines(pod, *agents, report);
+  const auto clusters = client.ListClusters();
+  // Without agents there cannot be any, and `vpod up` makes those of a POD that is not set up.
+  if (clusters.ok() && !agents->empty() && !shape.unfinished) CheckClusters(*clusters, report);
+  if (const auto partitions = client.ListPartitions(); partitions.ok())
+    CheckPartitions(*partitions, report);
+}
+
 }  // namespace
 
 Diagnosis Diagnose(const Pod& pod) {
@@ -135,30 +216,12 @@ Diagnosis Diagnose(const Pod& pod) {
                               pod.AgentLog(agent)));
   }
   report.Check(!shape->unfinished,
-               absl::StrCat("cluster c", shape->ipus,
-                            shape->unfinished ? " has not been set up" : " has been set up"),
+               shape->unfinished ? "the POD has not been set up" : "the POD has been set up",
                "'vpod up' finishes what was interrupted");
   if (server > 0) {
-    vipu::Client client(ApiOf(*shape), std::chrono::seconds(3));
-    const auto agents = client.ListAgents();
-    report.Check(agents.ok(), absl::StrCat("the controller answers on port ", shape->api_port),
-                 absl::StrCat("see ", pod.ServerLog()));
-    std::vector<std::string> down;
-    for (size_t i = 0; agents.ok() && i < agents->size(); ++i) {
-      if ((*agents)[i].status() != "Up") down.push_back((*agents)[i].id());
-    }
-    if (agents.ok()) {
-      constexpr size_t kNamed = 8;
-      const size_t more = down.size() - std::min(down.size(), kNamed);
-      down.resize(down.size() - more);
-      report.Check(down.empty() && !agents->empty(),
-                   absl::StrCat(agents->size() - down.size() - more, " of ", agents->size(),
-                                " machines are up"),
-                   agents->empty() ? "the controller has no agents; 'vpod up' adds them"
-                                   : absl::StrCat("agents ", absl::StrJoin(down, ", "),
-                                                  more > 0 ? ", …" : "", " do not answer; see ",
-                                                  pod.home(), "/", Pod::AgentName(0), "*.log"));
-    }
+    CheckController(pod, *shape, report);
+  } else {
+    CheckStorage(pod, report);
   }
   return report.Result();
 }

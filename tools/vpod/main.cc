@@ -1,10 +1,12 @@
 // vpod: brings local PODs up and down, and begins programs for them.
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/render/completion.h"
+#include "client/vipu/client.h"
 #include "client/vipu/config.h"
 #include "client/vipu/pod_home.h"
 #include "device/base/stdout.h"
@@ -29,8 +31,15 @@ int FailWith(const absl::Status& status) {
   return Fail(status.message(), absl::IsInvalidArgument(status) ? 2 : 1);
 }
 
+// " in cluster c16" if that is the only one.
+std::string ClusterText(const PodShape& now) {
+  const auto clusters = vipu::Client(ApiOf(now), std::chrono::seconds(10)).ListClusters();
+  const bool is_one = clusters.ok() && clusters->size() == 1;
+  return is_one ? absl::StrCat(" in cluster ", clusters->front().id()) : "";
+}
+
 void PrintUp(const Pod& pod, const PodShape& now, const std::string& name) {
-  const std::string cluster = now.described_clusters ? "" : absl::StrCat(" in cluster c", now.ipus);
+  const std::string cluster = now.described_clusters ? "" : ClusterText(now);
   std::printf(
       "POD%u is up: %u machine%s (%s)%s, API 127.0.0.1:%u%s, memory limit %lu MiB, state in %s\n",
       now.ipus, now.machines(), now.machines() == 1 ? "" : "s", now.machine_type.c_str(),

@@ -157,7 +157,7 @@ std::vector<std::string> Pod::Missing(const PodShape& shape) const {
     return missing;
   }
   if (shape.unfinished) {
-    missing.push_back(absl::StrCat("cluster c", shape.ipus, " has not been set up"));
+    missing.push_back("the POD has not been set up");
     return missing;
   }
   vipu::Client client(ApiOf(shape), std::chrono::seconds(2));
