@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/vipu/config.h"
+#include "device/arch/soc_error.h"
 #include "device/base/status.h"
 
 namespace vpod::ipuof {
@@ -31,8 +32,13 @@ absl::Status ReadBool(const std::string& option, const std::string& text, bool& 
 
 // Names as they stand in the list: IPUSOFTERR, or several with commas or blanks, quoted or not.
 absl::Status ReadErrors(const std::string& text, v1::SimulatedSocError& error) {
-  for (absl::string_view name : absl::StrSplit(text, absl::ByAnyChar(", \"'[]"), absl::SkipEmpty()))
+  for (absl::string_view name :
+       absl::StrSplit(text, absl::ByAnyChar(", \"'[]"), absl::SkipEmpty())) {
+    const absl::Status known =
+        arch::CheckSocError("an error of 'simulateSOCError.errorList'", name);
+    if (!known.ok()) return Wrong(known.message());
     error.add_errors(std::string(name));
+  }
   if (error.errors().empty()) return Wrong("option 'simulateSOCError.errorList' names no error");
   return absl::OkStatus();
 }

@@ -38,12 +38,12 @@ TEST(GcdaOptionsTest, VariablesOfSingleOptionsGoFirst) {
 
 TEST(GcdaOptionsTest, SimulatedErrors) {
   const auto options = Parse(
-      R"({"simulateSOCError.errorList":"\"IPUSOFTERR\", \"IPUHARDERR\"",
+      R"({"simulateSOCError.errorList":"\"IPUSOFTERR\", \"MCUSOFTERR\"",
           "simulateSOCError.triggerCount":"12","simulateSOCError.rearmOnReset":"true"})");
   ASSERT_TRUE(options.ok()) << options.status();
   ASSERT_EQ(options->simulated_error.errors_size(), 2);
   EXPECT_EQ(options->simulated_error.errors(0), "IPUSOFTERR");
-  EXPECT_EQ(options->simulated_error.errors(1), "IPUHARDERR");
+  EXPECT_EQ(options->simulated_error.errors(1), "MCUSOFTERR");
   EXPECT_EQ(options->simulated_error.trigger_count(), 12u);
   EXPECT_TRUE(options->simulated_error.rearm_on_reset());
   EXPECT_EQ(Parse(R"({"simulateSOCError.errorList":"IPUSOFTERR",
@@ -63,6 +63,11 @@ TEST(GcdaOptionsTest, WrongOnesAreNamed) {
        "option 'simulateSOCError.triggerCount' is '-1', must be a number of 1 or more"},
       {R"({"simulateSOCError.errorList":"IPUSOFTERR"})",
        "simulateSOCError.errorList needs simulateSOCError.triggerCount"},
+      {R"({"simulateSOCError.errorList":"IPUSOFTERR,IPUHARDERR",
+           "simulateSOCError.triggerCount":"1"})",
+       "an error of 'simulateSOCError.errorList' is 'IPUHARDERR', must be one of SOC0PGMERR, "
+       "SOC1PGMERR, ELINKPGMERR, HEXOVERFLOWERR, MCUPGMERR, SOC0SOFTERR, SOC1SOFTERR, "
+       "ELINKSOFTERR, IPUSOFTERR, NMLINKDN0, NMLINKDN1, MCUSOFTERR"},
       {R"({"simulateSOCError.errorList":" , "})",
        "option 'simulateSOCError.errorList' names no error"},
   };

@@ -1,6 +1,7 @@
 #include "server/agent/declared.h"
 
 #include "absl/strings/str_cat.h"
+#include "device/arch/soc_error.h"
 #include "device/base/device_use.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
@@ -9,6 +10,7 @@ namespace vpod::agent {
 namespace {
 
 constexpr size_t kMaxName = 256;
+constexpr int kMaxErrors = 12;  // each of them once
 
 absl::Status CheckName(absl::string_view field, absl::string_view name) {
   if (name.size() <= kMaxName) return absl::OkStatus();
@@ -21,6 +23,13 @@ absl::Status CheckName(absl::string_view field, absl::string_view name) {
 absl::StatusOr<ipuof::v1::AttachOpen> Declared(ipuof::v1::AttachOpen open) {
   VPOD_RETURN_IF_ERROR(CheckName("partition_id", open.partition_id()));
   VPOD_RETURN_IF_ERROR(CheckName("job_id", open.job().job_id()));
+  for (const std::string& error : open.simulated_error().errors())
+    VPOD_RETURN_IF_ERROR(arch::CheckSocError("simulated_error", error));
+  if (open.simulated_error().errors_size() > kMaxErrors) {
+    return absl::InvalidArgumentError(absl::StrCat("simulated_error names ",
+                                                   open.simulated_error().errors_size(),
+                                                   " errors, at most ", kMaxErrors));
+  }
   open.DiscardUnknownFields();
   ipuof::v1::ProcessInfo& process = *open.mutable_process();
   for (std::string* text : {process.mutable_host(), process.mutable_user(),

@@ -11,7 +11,7 @@
 namespace vpod::agent {
 
 // The request with the client's names made printable. InvalidArgument if a name that is compared
-// rather than shown is longer than 256 bytes.
+// rather than shown is longer than 256 bytes, or if a simulated error is none.
 absl::StatusOr<ipuof::v1::AttachOpen> Declared(ipuof::v1::AttachOpen open);
 // The same for the part of a job on another agent.
 absl::StatusOr<fabric::v1::JobJoin> Declared(fabric::v1::JobJoin join);

@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "device/arch/soc_error.h"
 #include "device/base/status.h"
 #include "server/agent/agent_state.h"
 
@@ -28,16 +28,6 @@ absl::Status BrokenLink(const machine::Machine& machine, uint32_t port,
       absl::StrCat("[Recovery action: PARTITION_RESET] ",
                    arch::LinkKindName(arch::KindOfPort(port)), " ", arch::PortName(port),
                    " of machine ", machine.identity().management_ip, " ", WhatIsWrong(fault)));
-}
-
-// A name as the status register has them, e.g. IPUSOFTERR.
-bool IsErrorName(absl::string_view name) {
-  for (char c : name) {
-    if (!absl::ascii_isupper(static_cast<unsigned char>(c)) &&
-        !absl::ascii_isdigit(static_cast<unsigned char>(c)) && c != '_')
-      return false;
-  }
-  return !name.empty() && name.size() <= 32;
 }
 
 std::string ProcessKey(const ipuof::v1::ProcessInfo& process) {
@@ -136,10 +126,7 @@ absl::Status Agent::InjectOnIpu(uint32_t machine, const vipuagent::InjectRequest
   const uint32_t ipu = machine * arch::kIpusPerMachine + request.pcie_id();
   switch (request.fault()) {
     case vipuagent::IPU_ERROR:
-      if (!IsErrorName(request.error())) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "error is '", request.error(), "', must be the name of an error, e.g. IPUSOFTERR"));
-      }
+      VPOD_RETURN_IF_ERROR(arch::CheckSocError("error", request.error()));
       IpuAt(ipu).faults.SetError(request.error(), /*simulated=*/false);
       break;
     case vipuagent::OVER_TEMPERATURE:

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "device/arch/soc_error.h"
 #include "device/program/executable.h"
 #include "server/agent/agent.h"
 
@@ -417,8 +418,7 @@ TEST_F(FaultsTest, WrongRequestsNameTheField) {
   error.set_host(Host(0));
   error.set_fault(vipuagent::IPU_ERROR);
   error.set_error("not a name");
-  EXPECT_EQ(agent_->Inject(error).message(),
-            "error is 'not a name', must be the name of an error, e.g. IPUSOFTERR");
+  EXPECT_EQ(agent_->Inject(error).message(), arch::CheckSocError("error", "not a name").message());
 }
 
 TEST_F(FaultsTest, LinkTestsTellWhatIsWrong) {

@@ -182,6 +182,10 @@ TEST_F(CliTest, InjectSendsTheFaultAndWhereItIs) {
   EXPECT_EQ(request.fault().fault(), vipuagent::IPU_ERROR);
   EXPECT_EQ(request.fault().pcie_id(), 3u);
   EXPECT_EQ(request.fault().error(), "IPUSOFTERR");
+  ExpectUsageError("vipu-admin inject agent ag0 --fault ipu-error --ipu 3 --error IPUHARDERR",
+                   "Flag --error is one of SOC0PGMERR|SOC1PGMERR|ELINKPGMERR|HEXOVERFLOWERR|"
+                   "MCUPGMERR|SOC0SOFTERR|SOC1SOFTERR|ELINKSOFTERR|IPUSOFTERR|NMLINKDN0|NMLINKDN1|"
+                   "MCUSOFTERR, not 'IPUHARDERR'.");
   ExpectSuccess("vipu-admin inject agent ag0 --fault agent-hang --seconds 5");
   request = controller_.Last<vipuadmin::InjectRequest>("Inject");
   EXPECT_EQ(request.fault().fault(), vipuagent::AGENT_HANG);

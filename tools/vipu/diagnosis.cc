@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "device/arch/soc_error.h"
 #include "device/base/file.h"
 #include "device/base/status.h"
 #include "tools/vipu/show.h"
@@ -75,6 +76,10 @@ absl::StatusOr<vipuagent::Fault> ChosenFault(const Arguments& arguments) {
   for (const Flag* flag : {&kLink, &kIpu, &kError, &kRate, &kSeconds}) {
     if (arguments.Has(*flag) && std::find(allowed.begin(), allowed.end(), flag) == allowed.end())
       return UsageError(absl::StrCat(what, " does not take --", flag->name, "."));
+  }
+  if (arguments.Has(kError) && !arch::IsSocError(arguments.Text(kError))) {
+    return UsageError(absl::StrCat("Flag --error is one of ", kError.value, ", not '",
+                                   arguments.Text(kError), "'."));
   }
   return fault;
 }

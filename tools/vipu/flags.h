@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "device/arch/soc_error.h"
+
 namespace vpod::tools {
 
 // `value` is what --help shows and what completion offers: "a|b" is a choice, "<cluster>" an id of
@@ -128,7 +130,7 @@ inline constexpr Flag kClear{"clear", "", "end the faults of the agent, or only 
 inline constexpr Flag kLink{
     "link", "<link>", "link, e.g. IPU3.NLC_E_0A; 'vipu-admin test cluster' prints these names"};
 inline constexpr Flag kIpu{"ipu", "<n>", "IPU by its PCIe id, 0 to 3"};
-inline constexpr Flag kError{"error", "<name>", "bit of the error status, e.g. IPUSOFTERR"};
+inline constexpr Flag kError{"error", arch::kSocErrors, "error in the IPU's status register"};
 inline constexpr Flag kRate{"rate", "<x>", "correctable errors per GB"};
 inline constexpr Flag kSeconds{"seconds", "<s>", "how long"};
 
