@@ -13,11 +13,6 @@
 namespace vpod::render {
 namespace {
 
-// Characters of UTF-8: each takes one column of a terminal.
-size_t Columns(absl::string_view text) {
-  return static_cast<size_t>(absl::c_count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 // The last `count` characters.
 absl::string_view Tail(absl::string_view text, size_t count) {
   size_t at = text.size();
@@ -63,6 +58,10 @@ std::string RuleOf(const std::vector<size_t>& widths) {
 }
 
 }  // namespace
+
+size_t Columns(absl::string_view text) {
+  return static_cast<size_t>(absl::c_count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+}
 
 std::string Rule(const Table& table) { return RuleOf(Widths(table)); }
 

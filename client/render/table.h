@@ -1,6 +1,7 @@
 // Plain tables of the V-IPU tools (spec/vipu.md 7) and text helpers that all tools share.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,9 @@ std::string Head(const Table& table);
 std::string Row(const Table& table, const std::vector<std::string>& cells);
 // A rule, then key/value rows with keys padded to 20.
 std::string Block(const std::vector<std::pair<std::string, std::string>>& rows);
+
+// Columns of a terminal that a text of UTF-8 takes: one for each character.
+size_t Columns(absl::string_view text);
 
 // Text in the middle of `width`; an odd blank goes right. Longer text is cut to "..." and its last
 // width-3 characters.

@@ -20,6 +20,12 @@ TEST(Table, StyleHIsHeadingRuleRowsRule) {
 
 TEST(Table, StyleRBeginsWithARule) { EXPECT_EQ(StyleR(kTable), Rule(kTable) + StyleH(kTable)); }
 
+TEST(Table, ACharacterTakesOneColumn) {
+  EXPECT_EQ(Columns(""), 0u);
+  EXPECT_EQ(Columns("agent"), 5u);
+  EXPECT_EQ(Columns("<agent,…>"), 9u);
+}
+
 TEST(Table, ColumnsAreAsWideAsTheirLongestTextOrMinimum) {
   Table table = {.headings = {"A", "B"}, .minimum_widths = {0, 6}, .rows = {{"long", "b"}}};
   EXPECT_EQ(Rule(table), "---------------\n");

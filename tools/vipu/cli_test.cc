@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/render/table.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
 #include "tools/vipu/cli_fixture.h"
@@ -20,6 +21,22 @@ namespace vpod::tools {
 namespace {
 
 using nlohmann::json;
+
+// --- help ---
+
+// "…" has three bytes.
+TEST_F(CliTest, HelpOfFlagsBeginsInOneColumn) {
+  ExpectSuccess("vipu-admin create allocation --help");
+  const auto column_of = [&](const std::string& help) {
+    const size_t at = out_.find(help), line = out_.rfind('\n', at) + 1;
+    EXPECT_NE(at, std::string::npos) << help << "\n" << out_;
+    return at == std::string::npos ? 0 : render::Columns(out_.substr(line, at - line));
+  };
+  const size_t column = column_of("users who may use it");
+  EXPECT_EQ(column_of("agents in order: rack by rack"), column) << out_;
+  EXPECT_EQ(column_of("cluster to take IPUs of"), column) << out_;
+  EXPECT_EQ(column, std::string("  --cluster <cluster>  ").size()) << out_;
+}
 
 // --- lists ---
 

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "client/render/table.h"
 #include "tools/vipu/commands.h"
 
 namespace vpod::tools {
@@ -33,17 +34,19 @@ Exit status:
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
 // Two columns, the second at one position; text after a longer first one is on the next line.
-std::string Columns(const Rows& rows) {
+std::string TwoColumns(const Rows& rows) {
   constexpr size_t kMostWide = 48;
   size_t width = 0;
   for (const auto& [left, right] : rows) {
-    if (left.size() <= kMostWide) width = std::max(width, left.size());
+    const size_t columns = render::Columns(left);
+    if (columns <= kMostWide) width = std::max(width, columns);
   }
   std::string text;
   for (const auto& [left, right] : rows) {
-    const bool fits = left.size() <= width;
+    const size_t columns = render::Columns(left);
+    const bool fits = columns <= width;
     absl::StrAppend(&text, "  ", left, fits ? "" : "\n  ",
-                    std::string(fits ? width - left.size() : width, ' '), "  ", right, "\n");
+                    std::string(fits ? width - columns : width, ' '), "  ", right, "\n");
   }
   return text;
 }
@@ -53,13 +56,13 @@ std::string FlagRows(const FlagList& required, const FlagList& optional) {
   for (const Flag* flag : required)
     rows.emplace_back(FlagText(*flag, true), absl::StrCat(flag->help, "; needed"));
   for (const Flag* flag : optional) rows.emplace_back(FlagText(*flag, true), flag->help);
-  return Columns(rows);
+  return TwoColumns(rows);
 }
 
 std::string CommandRows(const std::vector<const Command*>& commands) {
   Rows rows;
   for (const Command* command : commands) rows.emplace_back(command->Usage(), command->summary);
-  return Columns(rows);
+  return TwoColumns(rows);
 }
 
 std::string CommandHelp(bool admin, const Command& command) {
