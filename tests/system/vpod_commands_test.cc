@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -81,6 +82,40 @@ TEST(VpodCommandsTest, StatusOfWhatIsNotWholeIsJsonToo) {
   EXPECT_EQ(Parsed(damaged)["state"], "damaged");
   EXPECT_NE(Parsed(damaged)["error"].get<std::string>().find("pod.json is damaged"),
             std::string::npos);
+}
+
+// Whoever sets VPOD_HOME for others could make their terminals do things.
+TEST(VpodCommandsTest, APathIsShownOnOneLineWithoutControlCharacters) {
+  TestPod pod(0);
+  const std::string home = pod.directory() + "/a\x1b[31m\nb\xff";
+  ASSERT_TRUE(std::filesystem::create_directory(home));
+  pod.environment()["VPOD_HOME"] = home;
+  const auto expect_printable = [](const Outcome& outcome, const std::string& what) {
+    for (const std::string& text : {outcome.out, outcome.err}) {
+      EXPECT_EQ(text.find('\x1b'), std::string::npos) << what;
+      EXPECT_EQ(text.find('\xff'), std::string::npos) << what;
+      EXPECT_EQ(text.find("\nb"), std::string::npos) << what;
+    }
+  };
+  const auto expect_all = [&](const std::string& which) {
+    for (const char* command : {"status", "status --json", "list", "list --json", "doctor", "logs",
+                                "up --pod 5", "backup file", "down"})
+      expect_printable(pod.Shell("vpod " + std::string(command)), which + command);
+  };
+  expect_all("no POD: ");
+  std::ofstream(home + "/pod.json") << "{";
+  expect_all("damaged: ");
+  std::ofstream(home + "/pod.json")
+      << R"({"ipus": 4, "machine_type": "m2000", "api_port": 8090, "addresses": "127.10"})";
+  expect_all("stopped: ");
+  // Scripts get the path in JSON as far as it is UTF-8, and shells get all of it.
+  std::ofstream(home + "/pod.json")
+      << R"({"ipus": 4, "machine_type": "m2000", "api_port": 8090, "addresses": "127.10"})";
+  EXPECT_EQ(pod.Shell("h=$VPOD_HOME; unset VPOD_HOME; eval \"$(VPOD_HOME=$h vpod env)\"; "
+                      "test \"$VPOD_HOME\" = \"$h\" && echo same")
+                .out,
+            "same\n");
+  expect_printable(pod.Run({"vpod", "delete"}), "delete");
 }
 
 TEST(VpodCommandsTest, ListIsAnArrayOfThem) {

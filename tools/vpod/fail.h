@@ -1,4 +1,4 @@
-// How vpod says that it could not do what it was asked for.
+// How vpod speaks of paths, and says that it could not do what it was asked for.
 #pragma once
 
 #include <cstdio>
@@ -8,6 +8,11 @@
 #include "device/base/text.h"
 
 namespace vpod::tools {
+
+// A path, or a value of the environment, as a terminal can show it.
+inline std::string Shown(absl::string_view text) {
+  return base::Printable(text, std::string::npos);
+}
 
 // One line on stderr; returns the exit status: 1 failed, 2 wrong usage.
 inline int Fail(absl::string_view message, int code = 1) {

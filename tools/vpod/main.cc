@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/render/completion.h"
 #include "client/vipu/client.h"
 #include "client/vipu/config.h"
@@ -19,6 +20,7 @@
 #include "tools/vpod/logs.h"
 #include "tools/vpod/new_project.h"
 #include "tools/vpod/plan_arguments.h"
+#include "tools/vpod/plan_figures.h"
 #include "tools/vpod/pod.h"
 #include "tools/vpod/pod_file.h"
 #include "tools/vpod/status.h"
@@ -44,7 +46,7 @@ void PrintUp(const Pod& pod, const PodShape& now, const std::string& name) {
       "POD%u is up: %u machine%s (%s)%s, API 127.0.0.1:%u%s, memory limit %lu MiB, state in %s\n",
       now.ipus, now.machines(), now.machines() == 1 ? "" : "s", now.machine_type.c_str(),
       cluster.c_str(), now.api_port, now.secure ? " (secure)" : "", now.memory_limit_mib,
-      pod.home().c_str());
+      Shown(pod.home()).c_str());
   if (name.empty()) {
     std::printf("To use it in this shell: eval \"$(vpod env)\"\n");
   } else {
@@ -90,7 +92,7 @@ int Up(const Arguments& arguments, const PodDescription& description) {
   NameStalePort(pod, brought->shape);
   if (!changed) {
     std::printf("POD%u is already up in %s (API 127.0.0.1:%u); nothing changed.\n",
-                brought->shape.ipus, pod.home().c_str(), brought->shape.api_port);
+                brought->shape.ipus, Shown(pod.home()).c_str(), brought->shape.api_port);
   }
   return 0;
 }
@@ -108,22 +110,24 @@ int Down(Pod& pod, bool keep) {
   std::printf(!*stopped ? "no POD runs in %s\n"
               : keep    ? "POD in %s is down. Its state is kept: 'vpod up' restores it.\n"
                         : "POD in %s is down.\n",
-              pod.home().c_str());
+              Shown(pod.home()).c_str());
   return 0;
 }
 
 int Backup(const Pod& pod, const std::string& file) {
   const absl::Status written = BackUp(pod, file);
   if (!written.ok()) return Fail(written.message());
-  std::printf("The POD in %s is backed up to %s. The file contains its keys.\n", pod.home().c_str(),
-              file.c_str());
+  std::printf("The POD in %s is backed up to %s. The file contains its keys.\n",
+              Shown(pod.home()).c_str(), Shown(file).c_str());
   return 0;
 }
 
 int RestorePod(Pod& pod, const Arguments& arguments) {
   const auto restored = Restore(pod, arguments.file);
   if (!restored.ok()) return Fail(restored.status().message());
-  std::fputs(restored->c_str(), stdout);
+  // Lines of vipu-server, which name the storage.
+  for (absl::string_view line : absl::StrSplit(*restored, '\n', absl::SkipEmpty()))
+    std::printf("%s\n", Shown(line).c_str());
   const auto brought = pod.Up({});
   if (!brought.ok()) return FailWith(brought.status());
   PrintUp(pod, brought->shape, arguments.name);
@@ -139,7 +143,7 @@ int RestorePod(Pod& pod, const Arguments& arguments) {
 int Delete(Pod& pod) {
   const auto deleted = pod.Delete();
   if (!deleted.ok()) return Fail(deleted.status().message());
-  std::printf(*deleted ? "POD in %s is deleted.\n" : "there is no %s\n", pod.home().c_str());
+  std::printf(*deleted ? "POD in %s is deleted.\n" : "there is no %s\n", Shown(pod.home()).c_str());
   const std::string name = vipu::NameOfPod(pod.home());
   if (name.empty() || name != vipu::PodInUse() || name == vipu::kDefaultPod) return 0;
   const absl::Status left = vipu::UsePod(vipu::kDefaultPod);
@@ -155,7 +159,7 @@ bool ShellNamesAnother(const std::string& home) {
 
 int Use(const std::string& name) {
   if (name.empty()) {
-    std::printf("%s\n", vipu::PodInUse().c_str());
+    std::printf("%s\n", Shown(vipu::PodInUse()).c_str());
     return 0;
   }
   const auto home = vipu::HomeOfPod(name);
@@ -167,7 +171,7 @@ int Use(const std::string& name) {
   }
   const absl::Status used = vipu::UsePod(name);
   if (!used.ok()) return Fail(used.message());
-  std::printf("The POD in use is %s in %s.\n", name.c_str(), home->c_str());
+  std::printf("The POD in use is %s in %s.\n", name.c_str(), Shown(*home).c_str());
   if (ShellNamesAnother(*home)) {
     std::fprintf(stderr,
                  "vpod: variables of this shell come first; to follow the POD here too: eval "
@@ -180,7 +184,7 @@ int Use(const std::string& name) {
 int Status(const Pod& pod, bool json) {
   const PodStatus status = StatusOf(pod);
   if (json) {
-    std::printf("%s\n", StatusJson(status).dump(2).c_str());
+    std::printf("%s\n", Dump(StatusJson(status), 2).c_str());
   } else if (!status.damage.empty()) {
     return Fail(status.damage);
   } else {
@@ -218,7 +222,7 @@ int SupportBundle(const Pod& pod, const std::string& output) {
   const std::string file = output.empty() ? SupportBundleName(pod) : output;
   const absl::Status written = WriteSupportBundle(pod, file);
   if (!written.ok()) return Fail(written.message());
-  std::printf("%s\n", file.c_str());
+  std::printf("%s\n", Shown(file).c_str());
   return 0;
 }
 
@@ -227,7 +231,7 @@ int New(std::string directory, bool python) {
   const absl::Status written = WriteProject(directory, python);
   if (!written.ok()) return FailWith(written);
   std::printf("%s has a first program; %s/README.md says how to build and run it.\n",
-              directory.c_str(), directory.c_str());
+              Shown(directory).c_str(), Shown(directory).c_str());
   return 0;
 }
 
@@ -249,7 +253,7 @@ int List(bool json) {
   }
   auto all = nlohmann::ordered_json::array();
   for (const PodStatus& pod : pods) all.push_back(StatusJson(pod));
-  std::printf("%s\n", all.dump(2).c_str());
+  std::printf("%s\n", Dump(all, 2).c_str());
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "client/render/table.h"
 #include "client/vipu/client.h"
 #include "tools/vpod/daemons.h"
+#include "tools/vpod/fail.h"
 
 namespace vpod::tools {
 namespace {
@@ -128,7 +129,7 @@ PodStatus StatusOf(const Pod& pod) {
 }
 
 std::string StatusText(const PodStatus& status) {
-  if (!status.shape.has_value()) return absl::StrCat("no POD in ", status.home, "\n");
+  if (!status.shape.has_value()) return absl::StrCat("no POD in ", Shown(status.home), "\n");
   const PodShape& shape = *status.shape;
   std::vector<std::pair<std::string, std::string>> rows = {
       {"POD", Title(shape)},
@@ -143,6 +144,7 @@ std::string StatusText(const PodStatus& status) {
   if (!status.name.empty()) rows.insert(rows.begin() + 1, {"Name", NameText(status)});
   if (!status.metrics.empty()) rows.emplace_back("Metrics", status.metrics);
   if (status.server_pid > 0) rows.emplace_back("Partitions", PartitionsText(status));
+  for (auto& [key, value] : rows) value = Shown(value);
   return render::Block(rows);
 }
 
@@ -202,7 +204,7 @@ std::string ListText(const std::vector<PodStatus>& pods) {
     table.rows.push_back({known ? Title(*pod.shape) : "-", NameText(pod), NameOf(pod.state),
                           known ? ApiOf(*pod.shape).address() : "-",
                           pod.partitions.ok() ? absl::StrCat(pod.partitions->size()) : "-",
-                          pod.home});
+                          Shown(pod.home)});
   }
   return render::StyleH(table);
 }

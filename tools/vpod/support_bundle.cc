@@ -28,6 +28,8 @@
 #include "tools/vipu/json.h"
 #include "tools/vpod/daemons.h"
 #include "tools/vpod/doctor.h"
+#include "tools/vpod/fail.h"
+#include "tools/vpod/plan_figures.h"
 #include "tools/vpod/run_program.h"
 #include "tools/vpod/status.h"
 
@@ -73,8 +75,8 @@ std::string EnvironmentText() {
     if (begins("IPUOF_") || begins("VIPU_") || begins("VPOD_") || begins("POPLAR_") ||
         begins("POPRUN_") || begins("POPDIST_") || begins("GCDA_") || begins("OMPI_") ||
         begins("XDG_STATE_") || variable.first == "PATH") {
-      lines.push_back(absl::StrCat(variable.first, "=",
-                                   IsSecret(variable.first) ? kRemoved : variable.second, "\n"));
+      const std::string value = IsSecret(variable.first) ? kRemoved : Shown(variable.second);
+      lines.push_back(absl::StrCat(variable.first, "=", value, "\n"));
     }
   }
   std::sort(lines.begin(), lines.end());
@@ -175,8 +177,8 @@ absl::Status Fill(const Pod& pod, const Staging& staging) {
   Json objects = Objects(pod);
   RemoveSecrets(objects);
   VPOD_RETURN_IF_ERROR(staging.Add("status.txt", StatusText(status)));
-  VPOD_RETURN_IF_ERROR(staging.Add("status.json", StatusJson(status).dump(2) + "\n"));
-  VPOD_RETURN_IF_ERROR(staging.Add("objects.json", objects.dump(2) + "\n"));
+  VPOD_RETURN_IF_ERROR(staging.Add("status.json", Dump(StatusJson(status), 2) + "\n"));
+  VPOD_RETURN_IF_ERROR(staging.Add("objects.json", Dump(objects, 2) + "\n"));
   VPOD_RETURN_IF_ERROR(staging.Add("doctor.txt", Diagnose(pod).text));
   VPOD_RETURN_IF_ERROR(staging.Add("versions.txt", VersionsText()));
   VPOD_RETURN_IF_ERROR(staging.Add("environment.txt", EnvironmentText()));
