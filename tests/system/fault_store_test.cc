@@ -28,8 +28,9 @@ class FaultStoreTest : public FaultTable {
 
   // Another vipu-server on a store, at another port.
   Outcome Serve(const std::string& store) {
-    return pod_.Run({"vipu-server", "--config", "/dev/null", "--storage", store,
-                     "--user-api-listen", "127.0.0.1:" + std::to_string(FreePort())},
+    // What SQLite says is in the log, which is stderr here.
+    return pod_.Run({"vipu-server", "--config", "/dev/null", "--log-level", "error", "--storage",
+                     store, "--user-api-listen", "127.0.0.1:" + std::to_string(FreePort())},
                     std::chrono::seconds(30));
   }
 

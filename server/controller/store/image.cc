@@ -1,5 +1,7 @@
 #include "server/controller/store/image.h"
 
+#include <spdlog/spdlog.h>
+
 #include <cstring>
 #include <utility>
 
@@ -7,6 +9,7 @@
 #include "device/base/sha256.h"
 #include "device/base/sqlite_failure.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 
 namespace vpod::controller {
 namespace {
@@ -37,7 +40,12 @@ absl::StatusOr<Image> Image::Of(std::string bytes) {
   std::string found;
   VPOD_RETURN_IF_ERROR(image.ForEach("PRAGMA integrity_check(1)",
                                      [&](sqlite3_stmt* row) { found = Column(row, 0); }));
-  if (found != "ok") return image.Broken(SQLITE_CORRUPT);
+  if (found != "ok") {
+    constexpr size_t kMostBytes = 500;
+    spdlog::debug("a copy of a database is damaged; SQLite says: {}",
+                  base::Printable(found, kMostBytes));
+    return image.Broken(SQLITE_CORRUPT);
+  }
   return image;
 }
 

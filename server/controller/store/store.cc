@@ -54,6 +54,12 @@ void BindNumber(sqlite3_stmt* statement, int index, uint64_t value) {
   sqlite3_bind_int64(statement, index, static_cast<sqlite3_int64>(value));
 }
 
+// SQLite's own words are for the log, where people find them who know SQLite. Users get ours.
+void LogSqlite(const std::string& path, absl::string_view words) {
+  constexpr size_t kMostBytes = 500;
+  spdlog::warn("storage {}: SQLite says: {}", path, base::Printable(words, kMostBytes));
+}
+
 }  // namespace
 
 void Store::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
@@ -66,7 +72,10 @@ absl::Status Store::NotIntact(absl::string_view why) const {
 absl::Status Store::Error(absl::string_view what) const {
   const int code = sqlite3_errcode(database_);
   const std::string why = base::SqliteFailure(database_, code);
-  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) return NotIntact(why);
+  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) {
+    LogSqlite(path_, sqlite3_errmsg(database_));
+    return NotIntact(why);
+  }
   const std::string message = absl::StrCat("storage ", path_, ": cannot ", what, ": ", why);
   if (code == SQLITE_FULL)
     return absl::ResourceExhaustedError(absl::StrCat(message, "; free some space and try again"));
@@ -120,8 +129,10 @@ absl::StatusOr<std::string> Store::CheckContents() {
   }
   VPOD_ASSIGN_OR_RETURN(const Statement check, Compile("PRAGMA quick_check(1)"));
   if (sqlite3_step(check.get()) != SQLITE_ROW) return Error("check the database");
-  if (Column(check.get(), 0) != "ok")
+  if (const std::string found = Column(check.get(), 0); found != "ok") {
+    LogSqlite(path_, found);
     return NotIntact(base::SqliteFailure(database_, SQLITE_CORRUPT));
+  }
   return text;
 }
 

@@ -1,12 +1,17 @@
 #include "server/controller/store/store.h"
 
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <sqlite3.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/file.h"
@@ -226,6 +231,45 @@ TEST_F(StoreTest, DamagedPagesAreRefusedAndLeftAsTheyAre) {
   Write(bytes);
   EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
             "storage " + path_ + " cannot be trusted: it is damaged. Nothing was changed");
+}
+
+// What is logged while the object lives.
+class Logged {
+ public:
+  Logged() : before_(spdlog::default_logger()) {
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+        "test", std::make_shared<spdlog::sinks::ostream_sink_st>(text_)));
+    spdlog::set_pattern("%l %v");
+  }
+  ~Logged() { spdlog::set_default_logger(before_); }
+  std::string text() const { return text_.str(); }
+
+ private:
+  std::ostringstream text_;
+  const std::shared_ptr<spdlog::logger> before_;
+};
+
+// The user is told in our words, and the log has what SQLite found.
+TEST_F(StoreTest, WhatSqliteFindsDamagedIsLogged) {
+  {
+    const auto store = Open();
+    ASSERT_NE(store, nullptr);
+    for (int i = 0; i < 200; ++i)
+      ASSERT_TRUE(Put(*store, "agent", std::to_string(i), std::string(300, 'x')).ok());
+  }
+  // The last page is one of objects; the tables can be read.
+  std::string bytes = Bytes();
+  ASSERT_GT(bytes.size(), 8192u);
+  std::fill(bytes.end() - 4096, bytes.end(), '\x7f');
+  Write(bytes);
+  const Logged logged;
+  EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
+            "storage " + path_ + " cannot be trusted: it is damaged. Nothing was changed");
+  const std::string text = logged.text(), begin = "warning storage " + path_ + ": SQLite says: ";
+  EXPECT_EQ(text.rfind(begin, 0), 0u) << text;
+  EXPECT_GT(text.size(), begin.size() + 1) << text;
+  EXPECT_LT(text.size(), begin.size() + 510) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }
 
 TEST_F(StoreTest, DatabaseOfAnotherProgramIsLeftAsItIs) {
