@@ -61,10 +61,6 @@ int64_t ProcessStartTime() {
 absl::Status OfAgent(const std::string& agent, const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE)
     return absl::UnavailableError(absl::StrCat(agent, " went away"));
-  // A job that was not joined in time says so in words of its own.
-  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
-      status.error_message() == "Deadline Exceeded")
-    return absl::DeadlineExceededError(absl::StrCat(agent, " does not answer"));
   return FromGrpc(status);
 }
 
@@ -528,9 +524,14 @@ absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device
     v1::ResetDeviceReply reply;
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
-    VPOD_RETURN_IF_ERROR(OfDevice(
-        device_id, ipus,
-        OfAgent(NameOfAgent(partition, endpoint), stub->ResetDevice(&context, request, &reply))));
+    const std::string agent = NameOfAgent(partition, endpoint);
+    const grpc::Status status = stub->ResetDevice(&context, request, &reply);
+    // The calls of a lease have no deadline: there the code is the agent's own, of a job.
+    const bool is_silent = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+    VPOD_RETURN_IF_ERROR(
+        OfDevice(device_id, ipus,
+                 is_silent ? absl::DeadlineExceededError(absl::StrCat(agent, " does not answer"))
+                           : OfAgent(agent, status)));
   }
   return absl::OkStatus();
 }

@@ -51,6 +51,12 @@ class HangingAgent : public v1::Ipuof::Service {
     return grpc::Status::OK;
   }
 
+  // As gRPC ends a call whose deadline is over, in whatever words.
+  grpc::Status ResetDevice(grpc::ServerContext*, const v1::ResetDeviceRequest*,
+                           v1::ResetDeviceReply*) override {
+    return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "deadline reached after 10s");
+  }
+
   const std::string name_ = base::RandomId();
   const base::UniqueFd listener_;
   int port_ = 0;
@@ -64,6 +70,14 @@ TEST(LeaseTest, AnAgentThatHangsAtItsLocalListenerIsNamed) {
   const auto lease = Lease::Attach(vipu::Describe({}), options);
   EXPECT_EQ(lease.status(), absl::UnavailableError("the agent at " + agent.endpoint() +
                                                    " does not answer on its local socket"));
+}
+
+TEST(LeaseTest, AnAgentThatHangsInAResetIsNamed) {
+  HangingAgent agent;
+  vipuuser::PartitionConfig config;
+  config.add_devices()->set_endpoint(agent.endpoint());
+  EXPECT_EQ(ResetDevice(vipu::Describe(config), 0, /*initialise_parity=*/false),
+            absl::DeadlineExceededError("the agent at " + agent.endpoint() + " does not answer"));
 }
 
 TEST(LeaseTest, ACancelledRunDoesNotWaitForTheEndOfItsJob) {
