@@ -1,7 +1,9 @@
 #include "server/rpc/agent_services.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -20,6 +22,7 @@
 #include "server/rpc/hang_interceptor.h"
 #include "server/rpc/incoming_configuration.h"
 #include "server/rpc/measured_service.h"
+#include "server/rpc/silent_streams.h"
 
 namespace vpod::rpc {
 namespace {
@@ -381,8 +384,11 @@ class TelemetryService : public TelemetryBase {
 // Without TLS everybody reaches these calls too.
 class ManagementService : public MeasuredService {
  public:
-  ManagementService(agent::Agent& agent, MessageMemory& memory)
-      : MeasuredService(vipuagent::VipuAgent::service_full_name(), memory), agent_(agent) {
+  // `silent` has its configurations that wait for their senders.
+  ManagementService(agent::Agent& agent, MessageMemory& memory, SilentStreams& silent)
+      : MeasuredService(vipuagent::VipuAgent::service_full_name(), memory),
+        agent_(agent),
+        silent_(silent) {
     AddMethod(new grpc::internal::RpcServiceMethod(
         "/vipuagent.VipuAgent/Configure", grpc::internal::RpcMethod::CLIENT_STREAMING,
         new grpc::internal::ClientStreamingHandler<ManagementService, Bytes,
@@ -394,10 +400,10 @@ class ManagementService : public MeasuredService {
     Add("TestLink", kWords, &ManagementService::TestLink);
     Add("AnswerLink", kWords, &ManagementService::AnswerLink);
   }
-  grpc::Status Configure(grpc::ServerContext*, grpc::ServerReader<Bytes>* reader,
+  grpc::Status Configure(grpc::ServerContext* context, grpc::ServerReader<Bytes>* reader,
                          vipuagent::ConfigureReply* reply) {
     IncomingConfiguration incoming(agent_.boot_id());
-    for (Bytes portion; reader->Read(&portion); portion.Clear()) {
+    for (Bytes portion; silent_.Read(*context, *reader, &portion); portion.Clear()) {
       if (const absl::Status added = incoming.Add(portion); !added.ok()) return ToGrpc(added);
     }
     const auto whole = incoming.Take();
@@ -437,7 +443,13 @@ class ManagementService : public MeasuredService {
 
  private:
   agent::Agent& agent_;
+  SilentStreams& silent_;
 };
+
+// A sender that means well has all messages of a configuration at hand, and gives up itself when
+// five seconds a message are over (agent_gateway.cc).
+constexpr uint64_t kMostSilent = 64;
+constexpr std::chrono::seconds kSilence{10};
 
 }  // namespace
 
@@ -447,14 +459,19 @@ struct AgentServices::Impl {
         far_ends(tls),
         ipuof(agent, waiting),
         telemetry(agent, waiting),
-        management(agent, memory) {}
+        management(agent, memory, *silent),
+        ticker(agent.executors().Every(
+            std::chrono::seconds(1), [silent = silent] { silent->EndThoseOlderThan(kSilence); })) {}
   agent::Agent& agent;
   FarEnds far_ends;
   PendingCalls waiting;
   MessageMemory memory{MessageMemory::kSmallBytes};
+  // The ticker's task may outlive the rest.
+  const std::shared_ptr<SilentStreams> silent = std::make_shared<SilentStreams>(kMostSilent);
   IpuofService ipuof;
   TelemetryService telemetry;
   ManagementService management;
+  const std::shared_ptr<void> ticker;
 };
 
 AgentServices::AgentServices(agent::Agent& agent, const std::optional<base::Tls>& tls)
