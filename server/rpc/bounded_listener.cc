@@ -11,11 +11,13 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <list>
 #include <map>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -23,6 +25,7 @@
 #include "device/base/mutex.h"
 #include "device/base/unique_fd.h"
 #include "server/rpc/daemon.h"
+#include "server/rpc/held_messages.h"
 #include "server/rpc/tcp_info.h"
 
 namespace vpod::rpc {
@@ -34,6 +37,10 @@ using boost::system::error_code;
 
 // More than the headers of a call take, or what is around a message.
 constexpr uint64_t kCallBytes = 512;
+
+// Between two looks at all connections; the shorter one while they hold more than half of the
+// limit.
+constexpr std::chrono::milliseconds kPeriod{50}, kHurriedPeriod{10};
 
 // gRPC escapes the brackets of IPv6 addresses, and the mark of a scope.
 std::string Unescaped(const std::string& peer) {
@@ -54,6 +61,17 @@ std::string PeerOf(const tcp::endpoint& end) {
                            : end.address();
   return v6 ? absl::StrCat("ipv6:[", address.to_string(), "]:", end.port())
             : absl::StrCat("ipv4:", address.to_string(), ":", end.port());
+}
+
+// The other end's host; of IPv6 its network of 64 bits, in which a host may have any address.
+std::string HostOf(const tcp::endpoint& end) {
+  const asio::ip::address address = end.address();
+  if (address.is_v4()) return address.to_string();
+  if (address.to_v6().is_v4_mapped())
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
+  asio::ip::address_v6::bytes_type network = address.to_v6().to_bytes();
+  std::fill(network.begin() + 8, network.end(), 0);
+  return asio::ip::address_v6(network).to_string();
 }
 
 }  // namespace
@@ -91,8 +109,12 @@ struct BoundedListener::Impl {
   // Closes the connection that has been without a call for longest; false if there is none.
   bool CloseOldestIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Looks at all connections from time to time.
-  void Watch();
-  void LookAtAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void Watch(std::chrono::milliseconds period);
+  // Returns what they hold of messages that are not complete.
+  uint64_t LookAtAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Brings that below the limit. Returns what the remaining ones hold.
+  uint64_t EndThoseWithMost(const std::vector<Connection*>& connections)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Wakes gRPC, which may have missed that the connection was reset. It waits for events of a
   // socket that tell only of changes, and one of a busy connection gets lost about once in a
   // hundred times (seen with 1.51 and with a thousand calls that end at once).
@@ -232,16 +254,17 @@ void BoundedListener::Impl::End(Connection& connection) {
   if (fd.valid()) shutdown(fd.get(), SHUT_RDWR);
 }
 
-void BoundedListener::Impl::Watch() {
-  constexpr std::chrono::milliseconds kPeriod{50};
-  watch.expires_after(kPeriod);
+void BoundedListener::Impl::Watch(std::chrono::milliseconds period) {
+  watch.expires_after(period);
   watch.async_wait([this](const error_code& cancelled) {
     if (cancelled) return;
+    uint64_t held;
     {
       base::MutexLock lock(mutex);
-      LookAtAll();
+      held = LookAtAll();
     }
-    Watch();
+    // A fast network brings much in a period.
+    Watch(held > limits.incomplete_bytes / 2 ? kHurriedPeriod : kPeriod);
   });
 }
 
@@ -251,11 +274,11 @@ void BoundedListener::Impl::WakeForReset(const Connection& connection) {
   if (fd.valid() && InodeOf(fd.get()) == connection.inode) shutdown(fd.get(), SHUT_RDWR);
 }
 
-void BoundedListener::Impl::LookAtAll() {
+uint64_t BoundedListener::Impl::LookAtAll() {
   // Per look, for what is sent besides calls and messages: keepalives, windows.
   constexpr uint64_t kForgiven = 256;
   uint64_t all = 0;
-  Connection* most = nullptr;
+  std::vector<Connection*> holding;
   for (Connections* connections : {&idle, &busy}) {
     for (Connection& each : *connections) {
       const std::optional<TcpInfo> info = TcpInfoOf(each.fd);
@@ -266,14 +289,30 @@ void BoundedListener::Impl::LookAtAll() {
       const uint64_t less = std::exchange(each.delivered, 0) + kForgiven;
       each.held = each.held + more < less ? 0 : each.held + more - less;
       all += each.held;
-      if (most == nullptr || each.held > most->held) most = &each;
+      if (each.held > 0) holding.push_back(&each);
     }
   }
-  if (all <= limits.incomplete_bytes) return;
-  spdlog::warn("{} sends a message that does not end: its connection ends ({} MiB)", most->peer,
-               most->held >> 20);
-  End(*most);
-  most->held = 0;
+  return all <= limits.incomplete_bytes ? all : EndThoseWithMost(holding);
+}
+
+uint64_t BoundedListener::Impl::EndThoseWithMost(const std::vector<Connection*>& connections) {
+  std::vector<HeldMessages> held;
+  uint64_t all = 0, ended_bytes = 0;
+  for (const Connection* each : connections) {
+    held.push_back({HostOf(each->end), each->held});
+    all += each->held;
+  }
+  const std::vector<size_t> ended = ConnectionsToEnd(held, limits.incomplete_bytes);
+  for (const size_t i : ended) {
+    End(*connections[i]);
+    ended_bytes += std::exchange(connections[i]->held, 0);
+  }
+  spdlog::warn(
+      "messages that do not end take {} MiB of at most {}: {} connections end, the first of them "
+      "that of {} ({} MiB)",
+      all >> 20, limits.incomplete_bytes >> 20, ended.size(), connections[ended.front()]->peer,
+      held[ended.front()].bytes >> 20);
+  return all - ended_bytes;
 }
 
 BoundedListener::BoundedListener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -311,7 +350,7 @@ std::string BoundedListener::LocalEndpoint() const {
 
 void BoundedListener::Start() {
   impl_->Accept();
-  impl_->Watch();
+  impl_->Watch(kPeriod);
   impl_->thread = std::thread([impl = impl_.get()] { impl->context.run(); });
 }
 

@@ -2,9 +2,10 @@
 // until the process has no descriptor left, and from then on none (grpc/grpc#20418); this listener
 // accepts as many as there are descriptors for, and then closes those that have been idle longest.
 // gRPC also buffers a message of any length, whatever its limit, until all of it has come
-// (grpc/grpc#43012); if the incomplete messages of all connections exceed a limit, the connection
-// with most of them is closed. And gRPC sometimes misses that a connection with much traffic was
-// reset, and would keep its calls for ever; this listener looks for itself.
+// (grpc/grpc#43012); if the incomplete messages of all connections exceed a limit, connections of
+// the hosts with most of them are closed (held_messages.h). And gRPC sometimes misses that a
+// connection with much traffic was reset, and would keep its calls for ever; this listener looks
+// for itself.
 #pragma once
 
 #include <grpcpp/security/server_credentials.h>

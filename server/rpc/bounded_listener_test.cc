@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/ipuof/v1/ipuof.grpc.pb.h"
 #include "server/rpc/agent_services.h"
+#include "server/rpc/held_messages.h"
 
 namespace vpod::rpc {
 namespace {
@@ -155,6 +156,34 @@ TEST_P(BoundedListenerTest, OneWithoutCallsIsIdleAgain) {
   EXPECT_TRUE(has_ended() ||
               channel_->WaitForStateChange(
                   GRPC_CHANNEL_READY, std::chrono::system_clock::now() + std::chrono::seconds(60)));
+}
+
+using Ended = std::vector<size_t>;
+
+TEST(ConnectionsToEndTest, NoneWhileTheLimitHolds) {
+  EXPECT_EQ(ConnectionsToEnd({}, 0), Ended());
+  EXPECT_EQ(ConnectionsToEnd({{"a", 40}, {"b", 60}}, 100), Ended());
+}
+
+TEST(ConnectionsToEndTest, OfOneHostThatWithMost) {
+  EXPECT_EQ(ConnectionsToEnd({{"a", 30}, {"a", 50}, {"a", 40}}, 100), Ended({1}));
+  EXPECT_EQ(ConnectionsToEnd({{"a", 30}, {"a", 50}, {"a", 40}}, 60), Ended({1, 2}));
+  EXPECT_EQ(ConnectionsToEnd({{"a", 0}, {"a", 1}}, 0), Ended({1}));
+}
+
+TEST(ConnectionsToEndTest, OfSeveralHostsThatWithMostInTotal) {
+  // The larger message of the other host is left alone.
+  EXPECT_EQ(ConnectionsToEnd({{"b", 60}, {"a", 50}, {"a", 49}}, 120), Ended({1}));
+  // Then the other host holds most.
+  EXPECT_EQ(ConnectionsToEnd({{"b", 60}, {"a", 50}, {"a", 49}}, 60), Ended({1, 0}));
+}
+
+TEST(ConnectionsToEndTest, ManySmallMessagesOfOneHostEndNoneOfAnother) {
+  std::vector<HeldMessages> connections = {{"victim", 10}};
+  for (int i = 0; i < 300; ++i) connections.push_back({"attacker", 9});
+  const Ended ended = ConnectionsToEnd(connections, 1920);
+  EXPECT_EQ(ended.size(), 88u);  // 2710 - 88 * 9 = 1918
+  for (const size_t each : ended) EXPECT_EQ(connections[each].host, "attacker") << each;
 }
 
 }  // namespace
