@@ -138,6 +138,7 @@ std::string NameOfAgent(const vipu::ActivePartition& partition, const std::strin
 
 absl::StatusOr<std::unique_ptr<v1::Ipuof::Stub>> ConnectToAgent(
     const std::string& endpoint, const vipu::ActivePartition& partition) {
+  VPOD_RETURN_IF_ERROR(base::CheckMayConnect());
   VPOD_ASSIGN_OR_RETURN(const auto tls, vipu::TlsOf(partition.controller));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(16 << 20);

@@ -18,7 +18,7 @@ std::string EndpointOf(const vipuuser::IpuofDevice& device);
 std::string NameOfAgent(const vipu::ActivePartition& partition, const std::string& endpoint);
 
 // `endpoint` is host:port. An agent that is cut off is noticed within four seconds; one of this
-// host, which can only stand still, within fifteen.
+// host, which can only stand still, within fifteen. FailedPrecondition is base::CheckMayConnect's.
 absl::StatusOr<std::unique_ptr<v1::Ipuof::Stub>> ConnectToAgent(
     const std::string& endpoint, const vipu::ActivePartition& partition);
 

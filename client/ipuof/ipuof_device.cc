@@ -47,7 +47,9 @@ class IpuofDevice : public session::Device {
         options_(options),
         name_(std::move(name)),
         clock_hz_(clock_hz) {}
-  ~IpuofDevice() override { LogIpuof(LogLevel::kInfo, absl::StrCat("Detaching from ", name_)); }
+  ~IpuofDevice() override {
+    if (CheckProcess().ok()) LogIpuof(LogLevel::kInfo, absl::StrCat("Detaching from ", name_));
+  }
 
   uint32_t local_replicas() const override { return options_.job.local_replicas(); }
   double clock_hz() const override { return clock_hz_; }
@@ -59,6 +61,7 @@ class IpuofDevice : public session::Device {
 
   absl::Status Load(std::shared_ptr<const program::Executable> executable,
                     const session::LoadOptions& options) override {
+    VPOD_RETURN_IF_ERROR(CheckProcess());
     executable_ = std::move(executable);
     const std::string bytes = executable_->Bytes(), origins = executable_->OriginBytes();
     layout_ = program::StreamLayout(executable_->proto(), local_replicas());
@@ -91,6 +94,7 @@ class IpuofDevice : public session::Device {
   }
 
   absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
+    VPOD_RETURN_IF_ERROR(CheckProcess());
     if (SdkLogs(LogModule::kIpuof, LogLevel::kTrace)) {
       LogIpuof(LogLevel::kTrace,
                absl::StrCat("Run of program ", program, ", slot ", slot, " on ", name_));
@@ -102,12 +106,14 @@ class IpuofDevice : public session::Device {
   }
 
   void Cancel() override {
+    if (!CheckProcess().ok()) return;
     cancelled_.request_stop();
     for (const auto& part : parts_) part->Detach();
   }
 
   absl::Status WriteVariable(absl::string_view name, absl::string_view bytes,
                              std::optional<uint32_t> replica) override {
+    VPOD_RETURN_IF_ERROR(CheckProcess());
     if (replica) {
       VPOD_ASSIGN_OR_RETURN(const auto* variable, executable_->FindVariable(name));
       return PartOf(*replica, variable->ipu).WriteTensor(name, bytes, replica);
@@ -116,10 +122,12 @@ class IpuofDevice : public session::Device {
     return absl::OkStatus();
   }
   absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) override {
+    VPOD_RETURN_IF_ERROR(CheckProcess());
     VPOD_ASSIGN_OR_RETURN(const auto* variable, executable_->FindVariable(name));
     return PartOf(replica, variable->ipu).ReadTensor(name, replica);
   }
   absl::StatusOr<std::vector<base::Cycles>> Counters() override {
+    VPOD_RETURN_IF_ERROR(CheckProcess());
     std::vector<base::Cycles> all(local_replicas() * executable_->ipus_per_replica());
     for (const auto& part : parts_) {
       VPOD_ASSIGN_OR_RETURN(const auto counters, part->Counters());

@@ -89,6 +89,7 @@ absl::Status AwaitTheEnd(const absl::Status& status, const std::stop_token& stop
 struct Lease::Impl {
   using Stream = grpc::ClientReaderWriter<v1::AttachRequest, v1::AttachEvent>;
 
+  const pid_t process = getpid();
   std::unique_ptr<v1::Ipuof::Stub> stub;
   grpc::ClientContext context;
   std::unique_ptr<Stream> stream;
@@ -250,9 +251,15 @@ struct Lease::Impl {
 };
 
 Lease::Lease(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Lease::~Lease() = default;
 
-void Lease::Detach() { impl_->Detach(); }
+Lease::~Lease() {
+  // The lease is the parent's, and so are the thread of its events and gRPC's.
+  if (getpid() != impl_->process) static_cast<void>(impl_.release());
+}
+
+void Lease::Detach() {
+  if (getpid() == impl_->process) impl_->Detach();
+}
 
 const v1::Attached& Lease::attached() const { return impl_->attached; }
 bool Lease::same_host() const { return impl_->same_host; }

@@ -44,7 +44,8 @@ struct LeaseOptions {
   std::function<void(const absl::Status& cause)> on_failure;
 };
 
-// Thread-safe. The destructor detaches in an orderly way.
+// Thread-safe. The destructor detaches in an orderly way. In a process that is forked from the one
+// which attached, Detach and the destructor do nothing, and nothing else may be called.
 class Lease {
  public:
   // Errors carry the agent's words ("device 24 is in use by process …").

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <stop_token>
@@ -62,6 +65,64 @@ class HangingAgent : public v1::Ipuof::Service {
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
+
+// Grants every lease, and is on another host.
+class DistantAgent : public v1::Ipuof::Service {
+ public:
+  DistantAgent() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~DistantAgent() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  std::unique_ptr<Lease> Grant() {
+    LeaseOptions options;
+    options.endpoint = "127.0.0.1:" + std::to_string(port_);
+    options.on_lost = [](const absl::Status&) {};
+    auto lease = Lease::Attach(vipu::Describe({}), options);
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    return lease.ok() ? *std::move(lease) : nullptr;
+  }
+  bool detached() const { return detached_; }
+
+ private:
+  grpc::Status Attach(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::AttachEvent, v1::AttachRequest>* stream) override {
+    v1::AttachRequest request;
+    if (!stream->Read(&request)) return grpc::Status::OK;
+    v1::AttachEvent event;
+    event.mutable_attached()->set_lease_id(base::RandomId());
+    event.mutable_attached()->set_local_socket(base::RandomId());
+    stream->Write(event);
+    while (stream->Read(&request)) detached_ = detached_ || request.has_detach();
+    return grpc::Status::OK;
+  }
+
+  std::atomic<bool> detached_ = false;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST(LeaseTest, AForkedChildLeavesTheLeaseToItsParent) {
+  DistantAgent agent;
+  std::unique_ptr<Lease> lease = agent.Grant();
+  ASSERT_NE(lease, nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    lease->Detach();
+    lease.reset();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_FALSE(agent.detached());
+  lease.reset();
+  EXPECT_TRUE(agent.detached());
+}
 
 TEST(LeaseTest, AnAgentThatHangsAtItsLocalListenerIsNamed) {
   HangingAgent agent;

@@ -2,6 +2,9 @@
 // process (ipu_model.h) and the IPUs of a POD (client/ipuof/ipuof_device.h).
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -31,9 +34,17 @@ struct JobPart {
 
 // The IPUs of one lease. Calls come from one thread at a time, except that stream slots other than
 // the running one may be touched while Run blocks, and that Cancel may be called.
+//
+// A device is for the process that opened it. A child that is forked from the process has neither
+// the threads nor the connections of a device: there all calls with a status fail as CheckProcess
+// does, Cancel does nothing, and the destructor leaves the lease to the parent.
 class Device {
  public:
   virtual ~Device() = default;
+
+  // FailedPrecondition in another process than the one that opened the device. `what` is said to be
+  // that process's, such as a session on the device.
+  absl::Status CheckProcess(absl::string_view what = "device") const;
 
   // Replicas of this process, and the clock of their IPUs.
   virtual uint32_t local_replicas() const = 0;
@@ -59,6 +70,9 @@ class Device {
   virtual absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) = 0;
   // Cycle counters, replica by replica, IPU by IPU.
   virtual absl::StatusOr<std::vector<base::Cycles>> Counters() = 0;
+
+ private:
+  const pid_t process_ = getpid();  // that opened it
 };
 
 }  // namespace vpod::session

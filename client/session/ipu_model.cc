@@ -20,10 +20,14 @@ class IpuModel : public Device {
       : options_(options),
         type_(type),
         budget_(options.memory_limit_bytes, "IPUModel", /*hint=*/""),
-        executors_(options.compute_threads) {}
+        executors_(std::make_unique<engine::Executors>(options.compute_threads)) {}
 
   ~IpuModel() override {
-    if (engine_) engine_->Cancel(absl::CancelledError("the device was closed"));
+    if (!CheckProcess().ok()) {
+      Abandon();
+    } else if (engine_) {
+      engine_->Cancel(absl::CancelledError("the device was closed"));
+    }
   }
 
   uint32_t local_replicas() const override { return options_.replicas; }
@@ -34,6 +38,7 @@ class IpuModel : public Device {
 
   absl::Status Load(std::shared_ptr<const program::Executable> executable,
                     const LoadOptions& options) override {
+    VPOD_RETURN_IF_ERROR(CheckProcess());
     engine_.reset();
     auto job = std::make_shared<fabric::Job>(
         "ipu-model", fabric::JobShape{1, options_.replicas, options_.ipus_per_replica});
@@ -42,7 +47,7 @@ class IpuModel : public Device {
     member.process = "this process";
     VPOD_RETURN_IF_ERROR(job->Join(job->shape(), std::move(member)));
     VPOD_ASSIGN_OR_RETURN(engine_,
-                          engine::Engine::Create(executable, {.executors = &executors_,
+                          engine::Engine::Create(executable, {.executors = executors_.get(),
                                                               .budget = &budget_,
                                                               .job = job,
                                                               .local_replicas = options_.replicas,
@@ -77,7 +82,8 @@ class IpuModel : public Device {
   }
 
   void Cancel() override {
-    if (engine_) engine_->Cancel(absl::CancelledError("the run was cancelled"));
+    if (engine_ && CheckProcess().ok())
+      engine_->Cancel(absl::CancelledError("the run was cancelled"));
   }
 
   absl::Status WriteVariable(absl::string_view name, absl::string_view bytes,
@@ -100,8 +106,15 @@ class IpuModel : public Device {
 
  private:
   absl::Status CheckLoaded() const {
+    VPOD_RETURN_IF_ERROR(CheckProcess());
     if (!engine_) return absl::FailedPreconditionError("no executable is loaded");
     return absl::OkStatus();
+  }
+
+  // In a forked child, which has no thread of the executors: waiting for one would last for ever.
+  void Abandon() {
+    static_cast<void>(executors_.release());
+    static_cast<void>(new std::shared_ptr<engine::Engine>(std::move(engine_)));
   }
 
   const IpuModelOptions options_;
@@ -110,7 +123,7 @@ class IpuModel : public Device {
   std::vector<std::byte> streams_;
   std::shared_ptr<engine::Engine> engine_;
   // Last, so that its threads end before anything that they may touch.
-  engine::Executors executors_;
+  std::unique_ptr<engine::Executors> executors_;
 };
 
 }  // namespace

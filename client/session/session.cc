@@ -1,7 +1,5 @@
 #include "client/session/session.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -91,14 +89,11 @@ std::string Refusal(const absl::Status& refused, const compiler::Compiled& compi
 
 Session::Session(std::unique_ptr<Device> device,
                  std::shared_ptr<const program::Executable> executable)
-    : process_(getpid()),
-      device_(std::move(device)),
+    : device_(std::move(device)),
       executable_(std::move(executable)),
       layout_(executable_->proto(), device_->local_replicas()) {}
 
 Session::~Session() {
-  // Its threads are not in this process: what waits for them would wait for ever.
-  if (!CheckProcess().ok()) static_cast<void>(device_.release());
   if (profiler_ != nullptr) LogLostRuns(profiler_->Finish());
 }
 
@@ -106,6 +101,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options) {
   if (compiler::IsPlannedProgram()) return LeaveForPlanQuietly(*compiled.executable);
+  VPOD_RETURN_IF_ERROR(device->CheckProcess());
   // The engine would refuse it, too, when a profile has been written.
   VPOD_RETURN_IF_ERROR(
       program::CheckTotalReplicas(compiled.executable->proto(), device->job_part().total_replicas));
@@ -133,12 +129,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>
   return session;
 }
 
-absl::Status Session::CheckProcess() const {
-  if (getpid() == process_) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the session is of process ", process_,
-                   " and cannot be used in a process forked from it: open one there"));
-}
+absl::Status Session::CheckProcess() const { return device_->CheckProcess("session"); }
 
 absl::StatusOr<absl::Span<std::byte>> Session::StreamOf(absl::string_view name, uint32_t replica,
                                                         uint32_t slot, ElementType element) {

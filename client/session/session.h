@@ -3,8 +3,6 @@
 // the threads nor the connections of a device, all calls fail.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,7 +32,8 @@ class Session {
   ~Session();
   // Loads the executable and writes the initial values. The environment may change what `options`
   // leave as it is, and ask for profiles (client/engine_options). InvalidArgument: the executable
-  // is for another number of replicas than the job has. Cancelled: `vpod plan` runs the program,
+  // is for another number of replicas than the job has. FailedPrecondition: the device
+  // is of the process that this one was forked from. Cancelled: `vpod plan` runs the program,
   // which is to end; it has the executable. The device stays the caller's if it has not taken the
   // executable.
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::unique_ptr<Device>&& device,
@@ -118,7 +117,6 @@ class Session {
   // FailedPrecondition in a process that was forked from the one that opened the session.
   absl::Status CheckProcess() const;
 
-  const pid_t process_;  // that opened it
   std::unique_ptr<Device> device_;
   const std::shared_ptr<const program::Executable> executable_;
   const program::StreamLayout layout_;

@@ -591,6 +591,40 @@ TEST(SessionTest, AForkedChildHasNoSession) {
   EXPECT_EQ((*session->Stream<float>("y", 0))[0], 3);
 }
 
+TEST(SessionTest, AForkedChildHasNoDevice) {
+  Graph graph;
+  graph.Output("y", graph.Buffer("x", {FLOAT32, {1}}, {3}));
+  const auto compiled = compiler::Compile(graph, {.programs = {{.name = "run"}}});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  std::unique_ptr<Device> fresh = *CreateIpuModel({.compute_threads = 2}),
+                          loaded = *CreateIpuModel({.compute_threads = 2});
+  ASSERT_TRUE(loaded->Load(compiled->executable, {}).ok());
+  const std::string message =
+      absl::StrCat("the device is of process ", getpid(),
+                   " and cannot be used in a process forked from it: open one there");
+  const pid_t child = fork();
+  if (child == 0) {
+    int refused = 0;
+    for (const absl::Status& status :
+         {Session::Create(std::move(fresh), *compiled).status(),
+          loaded->Load(compiled->executable, {}), loaded->Run(0, 0).status(),
+          loaded->WriteVariable("x", std::string(4, 0)), loaded->ReadVariable("x", 0).status(),
+          loaded->Counters().status()})
+      refused += status.message() == message;
+    loaded->Cancel();  // ends no run of the parent
+    fresh.reset();     // and neither waits for threads that are not there
+    loaded.reset();
+    _exit(refused);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 6) << status;
+  EXPECT_TRUE(loaded->Run(0, 0).ok());
+  const auto session = Session::Create(std::move(fresh), *compiled);
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_TRUE((*session)->Run("run").ok());
+}
+
 TEST(IpuModelTest, IsRefusedUnderSeveralInstances) {
   setenv("POPDIST_NUM_TOTAL_REPLICAS", "16", 1);
   setenv("POPDIST_NUM_LOCAL_REPLICAS", "4", 1);

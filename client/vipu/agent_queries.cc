@@ -36,6 +36,7 @@ absl::Status AgentEnded(const grpc::Status& status, const std::string& endpoint,
 // An agent's process, if it is known how to reach it.
 struct AgentPeer {
   explicit AgentPeer(const AgentQuery& query) : tls(TlsOf(query.controller)) {
+    if (const absl::Status may = base::CheckMayConnect(); !may.ok()) tls = may;
     if (tls.ok()) stub = Telemetry::NewStub(OpenChannel(query.endpoint, base::Peer::kAgent, *tls));
   }
   absl::StatusOr<std::optional<base::Tls>> tls;

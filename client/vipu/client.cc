@@ -96,6 +96,7 @@ absl::StatusOr<vipuuser::PartitionConfig> Client::GetPartitionConfig(const std::
 }
 
 absl::Status Client::CreatePartition(vipuuser::CreatePartitionRequest request) {
+  VPOD_RETURN_IF_ERROR(base::CheckMayConnect());
   VPOD_RETURN_IF_ERROR(base::CheckUtf8(request));
   if (request.request_id().empty()) request.set_request_id(base::RandomId());
   const auto deadline = std::chrono::system_clock::now() + kRestartPatience;

@@ -67,6 +67,7 @@ struct Connection {
   absl::StatusOr<Reply> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                           Reply*),
                              const Request& request) {
+    VPOD_RETURN_IF_ERROR(base::CheckMayConnect());
     VPOD_RETURN_IF_ERROR(base::CheckUtf8(request));
     grpc::ClientContext context;
     Prepare(context);
@@ -81,6 +82,7 @@ struct Connection {
   absl::Status Stream(std::unique_ptr<grpc::ClientReader<Reply>> (Stub::*method)(
                           grpc::ClientContext*, const Request&),
                       const Request& request, const std::function<void(const Reply&)>& each) {
+    VPOD_RETURN_IF_ERROR(base::CheckMayConnect());
     VPOD_RETURN_IF_ERROR(base::CheckUtf8(request));
     grpc::ClientContext context;
     Prepare(context);

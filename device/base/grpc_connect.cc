@@ -7,15 +7,22 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace vpod::base {
 namespace {
+
+// The process that first made a channel; 0: none has.
+std::atomic<pid_t> connected_process = 0;
 
 constexpr int kLongestBackoffMs = 1000;
 
@@ -76,10 +83,21 @@ void QuietGrpc() {
     gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
 }
 
+absl::Status CheckMayConnect() {
+  const pid_t connected = connected_process.load();
+  if (connected == 0 || connected == getpid()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "this process was forked from process ", connected,
+      ", which had connected to a POD, and cannot do so itself: fork it earlier, or start it "
+      "without fork (in Python with the start method spawn)"));
+}
+
 std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
                                        const std::optional<Tls>& tls,
                                        grpc::ChannelArguments arguments) {
   QuietGrpc();
+  pid_t none = 0;
+  connected_process.compare_exchange_strong(none, getpid());
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // gRPC's own limit is two minutes, in which one who is back would be taken for gone.
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestBackoffMs);

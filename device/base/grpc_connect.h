@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "device/base/tls.h"
 
 namespace vpod::base {
@@ -17,6 +18,10 @@ namespace vpod::base {
 // The server at the end of a channel: a controller proves its host's name, an agent that it is one.
 // A process that calls itself knows that already.
 enum class Peer { kController, kAgent, kSelf };
+
+// FailedPrecondition in a process that was forked from one that has called Connect: gRPC's threads
+// are not there, and its descriptors are those of the parent, whose calls would be disturbed.
+absl::Status CheckMayConnect();
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
                                        const std::optional<Tls>& tls,

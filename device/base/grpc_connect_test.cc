@@ -2,10 +2,14 @@
 
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <future>
 #include <memory>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace vpod::base {
 namespace {
@@ -38,6 +42,20 @@ TEST(GrpcConnectTest, ACallbackMayDropTheLastChannel) {
     dropped.set_value();  // the call alone holds the channel now
     EXPECT_EQ(code.get(), grpc::StatusCode::UNAVAILABLE);
   }
+}
+
+TEST(GrpcConnectTest, AForkedChildOfOneThatConnectedMayNotConnect) {
+  const auto channel = Connect("unix:nobody-listens-here", Peer::kAgent, std::nullopt);
+  EXPECT_TRUE(CheckMayConnect().ok());
+  const std::string expected =
+      absl::StrCat("this process was forked from process ", getpid(),
+                   ", which had connected to a POD, and cannot do so itself: fork it earlier, or "
+                   "start it without fork (in Python with the start method spawn)");
+  const pid_t child = fork();
+  if (child == 0) _exit(CheckMayConnect() == absl::FailedPreconditionError(expected) ? 7 : 1);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
 }
 
 }  // namespace

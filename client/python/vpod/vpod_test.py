@@ -321,6 +321,25 @@ class SessionTest(Regression):
         np.testing.assert_array_equal(session.run("run")["y"], [3])
         session.close()
 
+    def test_a_forked_child_has_no_device(self):
+        graph = vpod.Graph()
+        graph.output("y", graph.buffer("x", [3.0], "float32"))
+        executable, device = vpod.compile(graph, [vpod.Program("run")]), vpod.ipu_model()
+        child = os.fork()
+        if child == 0:
+            refused = False
+            try:
+                vpod.Session(executable, device)
+            except vpod.Error as error:
+                refused = f"the device is of process {os.getppid()} and cannot be used" in str(error)
+            del device  # and waits for nothing
+            with vpod.Session(executable, vpod.ipu_model()) as session:
+                own = session.run("run")["y"][0] == 3
+            os._exit(0 if refused and own else 1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        with vpod.Session(executable, device) as session:
+            np.testing.assert_array_equal(session.run("run")["y"], [3])
+
     def test_tensors_keep_their_graph(self):
         x = vpod.Graph().input("x", [2])
         self.assertEqual((x + x).shape, (2,))
