@@ -176,7 +176,20 @@ struct Lease::Impl {
   }
 
   // Returns the status of a finished call for the caller.
-  absl::Status StatusOf(const grpc::Status& status) const { return OfAgent(agent, status); }
+  absl::Status StatusOf(const grpc::Status& status) {
+    const absl::Status answer = OfAgent(agent, status);
+    return absl::IsNotFound(answer) ? WhyUnknown(answer) : answer;
+  }
+
+  // An agent answers NotFound about a lease that has ended. The events bring the reason, perhaps a
+  // moment later; if they go on, `answer` is about something else.
+  absl::Status WhyUnknown(const absl::Status& answer) {
+    base::MutexLock lock(mutex);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    if (!lock.WaitUntil(events_changed, deadline, [this] { return events_ended; })) return answer;
+    if (!end_of_events.ok()) return end_of_events;
+    return absl::FailedPreconditionError(absl::StrCat("the lease at ", agent, " has ended"));
+  }
 
   absl::Status Silence() const {
     return absl::UnavailableError(absl::StrCat(agent, " does not answer on its local socket"));
@@ -229,8 +242,9 @@ struct Lease::Impl {
       }
     }
     const grpc::Status status = stream->Finish();
-    const absl::Status why =
-        status.error_code() == grpc::StatusCode::CANCELLED ? absl::OkStatus() : StatusOf(status);
+    const absl::Status why = status.error_code() == grpc::StatusCode::CANCELLED
+                                 ? absl::OkStatus()
+                                 : OfAgent(agent, status);
     {
       base::MutexLock lock(mutex);
       events_ended = true;
@@ -403,6 +417,8 @@ Lease::AwaitRun Lease::StartRun(uint32_t program, uint32_t slot, Transport trans
   if (channel == nullptr || !channel->Start(program, slot)) return impl_->RunByGrpc(program, slot);
   return [this, channel]() -> absl::StatusOr<base::Cycles> {
     auto result = channel->Await();
+    if (result.has_value() && absl::IsNotFound(result->status()))
+      return impl_->WhyUnknown(result->status());
     if (result.has_value()) return *std::move(result);
     // The lease or its agent has ended: the events, or another call on the lease, bring the reason.
     VPOD_RETURN_IF_ERROR(impl_->EndOfEvents());

@@ -11,8 +11,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
+#include <future>
+#include <memory>
 #include <stop_token>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "device/base/random_id.h"
 #include "device/base/unique_fd.h"
@@ -66,7 +70,7 @@ class HangingAgent : public v1::Ipuof::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// Grants every lease, and is on another host.
+// Grants every lease, and is on another host. What derives from it stops it before it ends.
 class DistantAgent : public v1::Ipuof::Service {
  public:
   DistantAgent() {
@@ -75,7 +79,6 @@ class DistantAgent : public v1::Ipuof::Service {
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
   }
-  ~DistantAgent() override { server_->Shutdown(std::chrono::system_clock::now()); }
 
   std::unique_ptr<Lease> Grant() {
     LeaseOptions options;
@@ -85,29 +88,89 @@ class DistantAgent : public v1::Ipuof::Service {
     EXPECT_TRUE(lease.ok()) << lease.status();
     return lease.ok() ? *std::move(lease) : nullptr;
   }
-  bool detached() const { return detached_; }
+
+ protected:
+  using Stream = grpc::ServerReaderWriter<v1::AttachEvent, v1::AttachRequest>;
+
+  void Stop() { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  // The rest of a lease.
+  virtual grpc::Status Hold(Stream* stream) = 0;
 
  private:
-  grpc::Status Attach(
-      grpc::ServerContext*,
-      grpc::ServerReaderWriter<v1::AttachEvent, v1::AttachRequest>* stream) override {
+  grpc::Status Attach(grpc::ServerContext*, Stream* stream) override {
     v1::AttachRequest request;
     if (!stream->Read(&request)) return grpc::Status::OK;
     v1::AttachEvent event;
     event.mutable_attached()->set_lease_id(base::RandomId());
     event.mutable_attached()->set_local_socket(base::RandomId());
     stream->Write(event);
-    while (stream->Read(&request)) detached_ = detached_ || request.has_detach();
-    return grpc::Status::OK;
+    return Hold(stream);
   }
 
-  std::atomic<bool> detached_ = false;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
 
+class ListeningAgent : public DistantAgent {
+ public:
+  ~ListeningAgent() override { Stop(); }
+  bool detached() const { return detached_; }
+
+ private:
+  grpc::Status Hold(Stream* stream) override {
+    for (v1::AttachRequest request; stream->Read(&request);)
+      detached_ = detached_ || request.has_detach();
+    return grpc::Status::OK;
+  }
+
+  std::atomic<bool> detached_ = false;
+};
+
+// Ends the lease at the first call, and knows nothing of it any more.
+class RevokingAgent : public DistantAgent {
+ public:
+  explicit RevokingAgent(grpc::Status why) : why_(std::move(why)) {}
+  ~RevokingAgent() override {
+    if (!revoked_) called_.set_value();
+    Stop();
+  }
+
+ private:
+  grpc::Status Hold(Stream*) override {
+    called_.get_future().wait();
+    return why_;
+  }
+  grpc::Status GetCounters(grpc::ServerContext*, const v1::GetCountersRequest*,
+                           v1::GetCountersReply*) override {
+    if (!std::exchange(revoked_, true)) called_.set_value();
+    return {grpc::StatusCode::NOT_FOUND, "the lease does not exist or has ended"};
+  }
+
+  const grpc::Status why_;
+  bool revoked_ = false;  // calls follow one another
+  std::promise<void> called_;
+};
+
+TEST(LeaseTest, ACallOnALeaseThatHasEndedBringsTheReason) {
+  RevokingAgent agent({grpc::StatusCode::ABORTED, "partition p1 was removed"});
+  const std::unique_ptr<Lease> lease = agent.Grant();
+  ASSERT_NE(lease, nullptr);
+  for (int call = 0; call < 2; ++call)
+    EXPECT_EQ(lease->Counters().status(), absl::AbortedError("partition p1 was removed"));
+}
+
+TEST(LeaseTest, ACallOnALeaseThatHasEndedWithoutAReasonSaysSo) {
+  RevokingAgent agent(grpc::Status::OK);
+  const std::unique_ptr<Lease> lease = agent.Grant();
+  ASSERT_NE(lease, nullptr);
+  const absl::Status status = lease->Counters().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("has ended"), std::string::npos) << status;
+}
+
 TEST(LeaseTest, AForkedChildLeavesTheLeaseToItsParent) {
-  DistantAgent agent;
+  ListeningAgent agent;
   std::unique_ptr<Lease> lease = agent.Grant();
   ASSERT_NE(lease, nullptr);
   const pid_t child = fork();

@@ -30,6 +30,11 @@ void Check(const absl::Status& status) {
   }
 }
 
+void CheckDevice(const absl::Status& status) {
+  if (absl::IsNotFound(status)) throw Error(std::string(status.message()));
+  Check(status);
+}
+
 graph::Tensor TensorOf(const Value& value, const GraphPtr& graph) {
   if (value.graph != graph) throw py::value_error("the tensor is of another graph");
   return value.tensor;

@@ -33,6 +33,14 @@ T Take(absl::StatusOr<T> result) {
   Check(result.status());
   return *std::move(result);
 }
+// The same of what IPUs and controllers answer: what they do not find, such as a partition, is no
+// wrong argument.
+void CheckDevice(const absl::Status& status);
+template <class T>
+T TakeFromDevice(absl::StatusOr<T> result) {
+  CheckDevice(result.status());
+  return *std::move(result);
+}
 
 // A graph lives as long as Python has it or one of its tensors.
 using GraphPtr = std::shared_ptr<graph::Graph>;

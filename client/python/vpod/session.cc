@@ -52,7 +52,7 @@ Device Attach(int64_t replicas, int64_t ipus_per_replica) {
       .replicas = Count("replicas", replicas, 1),
       .ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1)};
   const py::gil_scoped_release unlocked;
-  return {Take(session::AttachDevice(options)), options.ipus_per_replica};
+  return {TakeFromDevice(session::AttachDevice(options)), options.ipus_per_replica};
 }
 
 Device Open(const Executable& executable) {
@@ -62,9 +62,9 @@ Device Open(const Executable& executable) {
   // If it attached and left again, the others would see a lost instance and not the reason.
   if (popdist::isPopdistEnvSet() && !compiler::IsPlannedProgram())
     Check(program::CheckTotalReplicas(compiled.proto(), popdist::getNumTotalReplicas()));
-  return {
-      Take(session::OpenDevice({.replicas = executable.total_replicas, .ipus_per_replica = ipus})),
-      ipus};
+  return {TakeFromDevice(session::OpenDevice(
+              {.replicas = executable.total_replicas, .ipus_per_replica = ipus})),
+          ipus};
 }
 
 // Ends a program that `vpod plan` runs: `finally` blocks run, and nothing is said.
@@ -91,7 +91,7 @@ class Session {
     }
     CheckIpus(executable, *device);
     if (compiler::IsPlannedProgram()) EndPlannedProgram(*executable_);
-    session_ = Take([&] {
+    session_ = TakeFromDevice([&] {
       const py::gil_scoped_release unlocked;
       auto session = session::Session::Create(std::move(device->device), executable.compiled);
       if (!session.ok()) opened.device.reset();  // a device that was passed in remains the caller's
@@ -134,7 +134,7 @@ class Session {
     const TensorType& type = Take(executable_->FindVariable(name))->host_type();
     const std::string bytes = [&] {
       const py::gil_scoped_release unlocked;
-      return Take(session_->ReadBytes(name, replica));
+      return TakeFromDevice(session_->ReadBytes(name, replica));
     }();
     py::array array(NumpyType(type.type), type.dims);
     std::memcpy(array.mutable_data(), bytes.data(), bytes.size());
@@ -153,14 +153,14 @@ class Session {
     const absl::string_view bytes(static_cast<const char*>(narrow.data()),
                                   static_cast<size_t>(narrow.nbytes()));
     const py::gil_scoped_release unlocked;
-    Check(session_->WriteBytes(name, bytes));
+    CheckDevice(session_->WriteBytes(name, bytes));
   }
 
   void Save(const py::object& to) {
     const std::string path = PathOf(to);
     const Use use(*this);
     const py::gil_scoped_release unlocked;
-    Check(session_->Save(path));
+    CheckDevice(session_->Save(path));
   }
   void Load(const py::object& from, bool allow_missing) {
     const std::string path = PathOf(from);
@@ -294,7 +294,7 @@ class Session {
       }
       throw py::error_already_set();
     }
-    Check(run.get());
+    CheckDevice(run.get());
   }
 
   const std::shared_ptr<const program::Executable> executable_;

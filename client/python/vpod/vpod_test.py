@@ -425,6 +425,25 @@ class RefusedSessionTest(Regression):
             del os.environ["POPDIST_REPLICA_INDEX_OFFSET"]
 
 
+class NoPartitionTest(unittest.TestCase):
+    def test_is_not_a_wrong_argument(self):
+        program = """
+import vpod
+try:
+    vpod.attach()
+except vpod.Error as error:
+    print(error)
+"""
+        with tempfile.TemporaryDirectory() as home:
+            environment = {
+                **{name: value for name, value in os.environ.items() if not re.match("IPUOF|VIPU|VPOD|POPDIST", name)},
+                "HOME": home,
+            }
+            result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+        self.assertIn("no active partition", result.stdout, result.stderr)
+        self.assertEqual(result.returncode, 0)
+
+
 class CacheTest(Regression):
     def test_an_executable_is_compiled_once(self):
         with tempfile.TemporaryDirectory() as directory:
