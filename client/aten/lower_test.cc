@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace vpod::aten {
 namespace {
 
@@ -80,6 +82,12 @@ TEST_F(LowerTest, RefusesWhatTheOperatorCannotDo) {
                     {x, std::vector<int64_t>{5}, std::vector<int64_t>{3}, int64_t{0}})
                 .message(),
             "aten::as_strided.default: element 12 is not one of the 12");
+  EXPECT_EQ(Refusal("normal_.default", {x, 0.0, -1.0}).message(),
+            "aten::normal_.default: the deviation is -1, must be 0 or more and finite");
+  EXPECT_EQ(Refusal("normal_.default", {x, std::nan(""), 1.0}).message(),
+            "aten::normal_.default: the mean is nan, must be finite");
+  EXPECT_EQ(Refusal("uniform_.default", {x, 1.0, 0.0}).message(),
+            "aten::uniform_.default: the range is 1 to 0, must not fall and must be finite");
   // The graph's own message names the operator as the scope.
   EXPECT_NE(Refusal("mm.default", {x, x}).message().find("aten::mm.default"), std::string::npos);
   EXPECT_EQ(Refusal("zeros.default", {std::vector<int64_t>{2}, int64_t{9}}).code(),

@@ -1,4 +1,6 @@
 // Random elements, of the graph's own generator: distributions are PyTorch's, elements are not.
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "client/aten/call.h"
 
@@ -40,15 +42,27 @@ Outputs Like(const Call& call) {
 
 // (self, from, to)
 Outputs Uniform(const Call& call) {
+  const double from = call.number(1), to = call.number(2);
+  if (!(from <= to && std::isfinite(to - from))) {
+    return call.Refuse(
+        absl::StrCat("the range is ", from, " to ", to, ", must not fall and must be finite"));
+  }
   const Term unit = Random(call, v1::Random::UNIFORM, call.DimsOf(call.tensor(0)));
-  const Term scaled = unit * (call.number(2) - call.number(1)) + call.number(1);
+  const Term scaled = unit * (to - from) + from;
   return Tensors{call.Narrow(scaled, call.tensor(0))};
 }
 
 // (self, mean, deviation)
 Outputs Normal(const Call& call) {
+  const double mean = call.number(1), deviation = call.number(2);
+  if (!(deviation >= 0 && std::isfinite(deviation))) {
+    return call.Refuse(
+        absl::StrCat("the deviation is ", deviation, ", must be 0 or more and finite"));
+  }
+  if (!std::isfinite(mean))
+    return call.Refuse(absl::StrCat("the mean is ", mean, ", must be finite"));
   const Term unit = Random(call, v1::Random::NORMAL, call.DimsOf(call.tensor(0)));
-  return Tensors{call.Narrow(unit * call.number(2) + call.number(1), call.tensor(0))};
+  return Tensors{call.Narrow(unit * deviation + mean, call.tensor(0))};
 }
 
 // (input, probability, train): the output, and what was kept.

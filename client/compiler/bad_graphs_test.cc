@@ -281,6 +281,11 @@ std::vector<BadGraph> ModelGraphs() {
        [](Model& m) {
          m.graph.Buffer("b", {UINT8, {1}}, {256});
        }},
+      {"variable 'layer1.0.w' of type float32[2] has random initial values with a deviation of -1, "
+       "must be 0 or more and finite",
+       [](Model& m) {
+         m.graph.Variable("w", {FLOAT32, {2}}, graph::InitialValue::Normal(-1, 1));
+       }},
       {"linear 'layer1.0.fc' needs [batch, …, features] and has float32[3]",
        [](Model& m) { nn::Builder(m.graph, {}).Linear("fc", m.Of(FLOAT32, {3}), 10); }},
       {"layer_norm 'layer1.0.norm' needs [batch, …, features] and has float32[]",

@@ -162,13 +162,9 @@ Tensor Graph::NewState(absl::string_view kind, absl::string_view own_name, Tenso
   const absl::Status status = program::Check(type);
   if (!status.ok())
     return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message())));
-  if (!initial.Fits(type)) {
-    const int64_t count = initial.CountFor(type);
-    return Fail(absl::InvalidArgumentError(absl::StrCat(
-        kind, " '", name, "' of type ", type.ToString(), " has ",
-        count != type.elements()
-            ? absl::StrCat(count, " initial values, must have ", type.elements())
-            : absl::StrCat("an initial value that ", program::Name(type.type), " cannot hold"))));
+  if (const absl::Status fits = initial.Check(type); !fits.ok()) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat(kind, " '", name, "' of type ", type.ToString(), " has ", fits.message())));
   }
   const Tensor tensor = NewNamed(name, std::move(type), Origin::kVariable);
   if (tensor.valid()) initial_.emplace(tensor.id, std::move(initial));

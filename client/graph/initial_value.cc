@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "device/program/float_codec.h"
 
 namespace vpod::graph {
@@ -30,18 +31,30 @@ InitialValue InitialValue::Normal(double deviation, uint64_t seed) {
   return {Kind::kNormal, deviation, seed};
 }
 
-bool InitialValue::Fits(const program::TensorType& type) const {
+absl::Status InitialValue::Check(const program::TensorType& type) const {
+  const bool is_random = kind_ == Kind::kUniform || kind_ == Kind::kNormal;
+  if (is_random && !(std::isfinite(parameter_) && parameter_ >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "random initial values with a ", kind_ == Kind::kUniform ? "bound" : "deviation", " of ",
+        parameter_, ", must be 0 or more and finite"));
+  }
+  if (CountFor(type) != type.elements()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(CountFor(type), " initial values, must have ", type.elements()));
+  }
   const auto fits = [&](double value) { return program::CheckValue(value, type.type).ok(); };
-  if (kind_ == Kind::kFilled) return fits(parameter_);
-  if (kind_ != Kind::kGiven)
-    return program::IsFloat(type.type) && std::isfinite(parameter_) && parameter_ >= 0;
-  return CountFor(type) == type.elements() &&
-         std::visit(
-             [&](const auto& values) {
-               return std::all_of(values.begin(), values.end(),
-                                  [&](auto value) { return fits(static_cast<double>(value)); });
-             },
-             *given_);
+  const bool all_fit =
+      kind_ != Kind::kGiven
+          ? fits(parameter_) && (!is_random || program::IsFloat(type.type))
+          : std::visit(
+                [&](const auto& values) {
+                  return std::all_of(values.begin(), values.end(),
+                                     [&](auto value) { return fits(static_cast<double>(value)); });
+                },
+                *given_);
+  if (all_fit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("an initial value that ", program::Name(type.type), " cannot hold"));
 }
 
 int64_t InitialValue::CountFor(const program::TensorType& type) const {
@@ -59,7 +72,9 @@ std::vector<float> InitialValue::Values(const program::TensorType& type) const {
   std::vector<float> values(static_cast<size_t>(type.elements()), static_cast<float>(parameter_));
   if (kind_ == Kind::kUniform)
     Draw(std::uniform_real_distribution<double>(-parameter_, parameter_), seed_, values);
-  if (kind_ == Kind::kNormal) Draw(std::normal_distribution<double>(0, parameter_), seed_, values);
+  // A normal distribution has a deviation above 0.
+  if (kind_ == Kind::kNormal && parameter_ > 0)
+    Draw(std::normal_distribution<double>(0, parameter_), seed_, values);
   return values;
 }
 

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "device/program/tensor_type.h"
 
 namespace vpod::graph {
@@ -28,8 +29,10 @@ class InitialValue {
   // With a mean of 0.
   static InitialValue Normal(double deviation, uint64_t seed);
 
-  // Whether a tensor of this type can have them: their number, if it is given, and their range.
-  bool Fits(const program::TensorType& type) const;
+  // Whether a tensor of this type can have them. InvalidArgument says what of it is wrong: "3
+  // initial values, must have 2", "an initial value that uint8 cannot hold", "random initial values
+  // with a deviation of -1, must be 0 or more and finite".
+  absl::Status Check(const program::TensorType& type) const;
   // How many there are: as many as the tensor has elements, unless they are given.
   int64_t CountFor(const program::TensorType& type) const;
   // Integers above 2^24 are rounded; Bytes has them all.

@@ -35,15 +35,15 @@ TEST(InitialValueTest, IntegersOf32BitsAreExact) {
   };
   const std::vector<double> odd = {16777217, 2147483647, -2147483648.0};
   const TensorType three{INT32, {3}};
-  ASSERT_TRUE(InitialValue(odd).Fits(three));
+  ASSERT_TRUE(InitialValue(odd).Check(three).ok());
   EXPECT_EQ(InitialValue(odd).Bytes(three), bytes(16777217, 2147483647, -2147483647 - 1));
   EXPECT_EQ(InitialValue(odd).CountFor(three), 3);
-  ASSERT_TRUE(InitialValue(std::vector<double>{4294967295}).Fits({UINT32, {1}}));
+  ASSERT_TRUE(InitialValue(std::vector<double>{4294967295}).Check({UINT32, {1}}).ok());
   EXPECT_EQ(InitialValue(std::vector<double>{4294967295}).Bytes({UINT32, {1}}), bytes(~0u));
-  EXPECT_FALSE(InitialValue(std::vector<double>{4294967296}).Fits({UINT32, {1}}));
-  EXPECT_FALSE(InitialValue(std::vector<double>{2147483648}).Fits({INT32, {1}}));
+  EXPECT_FALSE(InitialValue(std::vector<double>{4294967296}).Check({UINT32, {1}}).ok());
+  EXPECT_FALSE(InitialValue(std::vector<double>{2147483648}).Check({INT32, {1}}).ok());
   EXPECT_EQ(InitialValue::Filled(16777217).Bytes({INT32, {2}}), bytes(16777217, 16777217));
-  ASSERT_TRUE(InitialValue::Filled(4294967295).Fits({UINT32, {1}}));
+  ASSERT_TRUE(InitialValue::Filled(4294967295).Check({UINT32, {1}}).ok());
   EXPECT_EQ(InitialValue::Filled(4294967295).Bytes({UINT32, {1}}), bytes(~0u));
   // Doubles for floats are rounded.
   EXPECT_EQ(InitialValue(std::vector<double>{0.5, 2}).Values({FLOAT32, {2}}), (Floats{0.5, 2}));
@@ -64,19 +64,35 @@ TEST(InitialValueTest, RandomValuesFollowFromTheSeed) {
   EXPECT_NEAR(std::sqrt(squares / 1e4), 2, 0.1);
 }
 
+TEST(InitialValueTest, WithoutDeviationAllAreZero) {
+  EXPECT_EQ(InitialValue::Normal(0, 7).Values({FLOAT32, {2}}), (Floats{0, 0}));
+}
+
+TEST(InitialValueTest, SaysWhatIsWrong) {
+  const TensorType two{FLOAT32, {2}};
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(InitialValue::Normal(-1, 1).Check(two).message(),
+            "random initial values with a deviation of -1, must be 0 or more and finite");
+  EXPECT_EQ(InitialValue::Uniform(infinity, 1).Check(two).message(),
+            "random initial values with a bound of inf, must be 0 or more and finite");
+  EXPECT_EQ(InitialValue({1, 2, 3}).Check(two).message(), "3 initial values, must have 2");
+  EXPECT_EQ(InitialValue::Normal(1, 1).Check({INT8, {2}}).message(),
+            "an initial value that int8 cannot hold");
+}
+
 TEST(InitialValueTest, FitsTypesThatHoldThem) {
   const TensorType two{FLOAT32, {2}};
-  EXPECT_TRUE(InitialValue({1, 2}).Fits(two));
-  EXPECT_FALSE(InitialValue({1, 2, 3}).Fits(two));
-  EXPECT_FALSE(InitialValue(Floats()).Fits(two));
-  EXPECT_FALSE(InitialValue({1, 200}).Fits({INT8, {2}}));
-  EXPECT_FALSE(InitialValue::Filled(0.5).Fits({INT8, {2}}));
-  EXPECT_TRUE(InitialValue::Filled(5).Fits({INT8, {2}}));
-  EXPECT_FALSE(InitialValue::Uniform(1, 1).Fits({INT8, {2}}));
-  EXPECT_TRUE(InitialValue::Normal(1, 1).Fits({FLOAT16, {2}}));
-  EXPECT_TRUE(InitialValue::Uniform(0, 1).Fits(two));
-  EXPECT_FALSE(InitialValue::Uniform(-1, 1).Fits(two));
-  EXPECT_FALSE(InitialValue::Normal(std::numeric_limits<double>::quiet_NaN(), 1).Fits(two));
+  EXPECT_TRUE(InitialValue({1, 2}).Check(two).ok());
+  EXPECT_FALSE(InitialValue({1, 2, 3}).Check(two).ok());
+  EXPECT_FALSE(InitialValue(Floats()).Check(two).ok());
+  EXPECT_FALSE(InitialValue({1, 200}).Check({INT8, {2}}).ok());
+  EXPECT_FALSE(InitialValue::Filled(0.5).Check({INT8, {2}}).ok());
+  EXPECT_TRUE(InitialValue::Filled(5).Check({INT8, {2}}).ok());
+  EXPECT_FALSE(InitialValue::Uniform(1, 1).Check({INT8, {2}}).ok());
+  EXPECT_TRUE(InitialValue::Normal(1, 1).Check({FLOAT16, {2}}).ok());
+  EXPECT_TRUE(InitialValue::Uniform(0, 1).Check(two).ok());
+  EXPECT_FALSE(InitialValue::Uniform(-1, 1).Check(two).ok());
+  EXPECT_FALSE(InitialValue::Normal(std::numeric_limits<double>::quiet_NaN(), 1).Check(two).ok());
 }
 
 TEST(InitialValueTest, EqualRecipesAreEqual) {

@@ -136,7 +136,10 @@ Tensor Builder::Linear(absl::string_view name, Tensor x, int64_t outputs,
 }
 
 Tensor Builder::Dropout(Tensor x, float probability) const {
-  return training_ && probability != 0 ? graph_.Dropout(x, probability) : x;
+  // A wrong probability is refused in evaluation, too.
+  const bool is_probability = probability >= 0 && probability <= 1;
+  if (is_probability && (!training_ || probability == 0)) return x;
+  return graph_.Dropout(x, probability);
 }
 
 Tensor Builder::LayerNorm(absl::string_view name, Tensor x, float epsilon) const {

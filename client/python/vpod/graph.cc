@@ -21,6 +21,12 @@ struct Recipe {
   InitialValue value;
 };
 
+Recipe Drawn(const graph::Dims& shape, const InitialValue& value, const py::object& dtype) {
+  const Recipe recipe{{TypeNamed(dtype), shape}, value};
+  Check(value.Check(recipe.type));
+  return recipe;
+}
+
 // First values, and the type of the variable: that of an array, unless it is given.
 Recipe FirstValues(const py::object& values, const py::object& dtype) {
   if (py::isinstance<Recipe>(values)) {
@@ -124,7 +130,7 @@ void DefineRecipes(py::module_& module) {
   module.def(
       "uniform",
       [](const graph::Dims& shape, double bound, const py::object& seed, const py::object& dtype) {
-        return Recipe{{TypeNamed(dtype), shape}, InitialValue::Uniform(bound, SeedOf(seed))};
+        return Drawn(shape, InitialValue::Uniform(bound, SeedOf(seed)), dtype);
       },
       py::arg("shape"), py::arg("bound"), py::arg("seed"), py::arg("dtype") = "float32",
       "First values between -bound and bound.");
@@ -132,7 +138,7 @@ void DefineRecipes(py::module_& module) {
       "normal",
       [](const graph::Dims& shape, double deviation, const py::object& seed,
          const py::object& dtype) {
-        return Recipe{{TypeNamed(dtype), shape}, InitialValue::Normal(deviation, SeedOf(seed))};
+        return Drawn(shape, InitialValue::Normal(deviation, SeedOf(seed)), dtype);
       },
       py::arg("shape"), py::arg("deviation"), py::arg("seed"), py::arg("dtype") = "float32",
       "First values with a mean of 0 and this deviation.");
