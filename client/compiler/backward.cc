@@ -1,8 +1,10 @@
 #include "client/compiler/backward.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/compiler/placement.h"
 #include "client/compiler/product_plans.h"
 #include "client/compiler/random_rounding.h"
@@ -41,6 +43,18 @@ void KeepCounters(Graph& graph) {
   graph.SetAssignments(std::move(counters));
 }
 
+absl::Status CheckThatSomethingIsTrained(const GraphProgram& program) {
+  const auto& gradients = program.gradients.of_variables;
+  if (std::any_of(gradients.begin(), gradients.end(),
+                  [](const std::vector<Tensor>& uses) { return !uses.empty(); }))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("program '", program.spec.name, "': ",
+                   gradients.empty() ? "the graph has no variable"
+                                     : "the loss depends on no variable by way of gradients",
+                   ", so that nothing would be trained"));
+}
+
 }  // namespace
 
 absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec& spec,
@@ -59,6 +73,7 @@ absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec&
     program.first_backward = static_cast<uint32_t>(program.graph.values().size());
     program.gradients = AddLossGradients(program.graph, spec, program.replicas);
     VPOD_RETURN_IF_ERROR(program.graph.status());
+    VPOD_RETURN_IF_ERROR(CheckThatSomethingIsTrained(program));
     program.rounding = AddRoundingStates(program.graph, options);
   }
   VPOD_RETURN_IF_ERROR(program.graph.status());

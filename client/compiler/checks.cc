@@ -116,6 +116,11 @@ absl::Status CheckLoss(const graph::Graph& graph, const ProgramSpec& spec) {
 }
 
 absl::Status CheckOutputMode(const ProgramSpec& spec) {
+  if (spec.output_mode != OutputMode::kEveryN && spec.output_period != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("program '", spec.name, "': output_period is ", spec.output_period,
+                     ", which only output_mode every-n has; leave it at 1 or choose that mode"));
+  }
   if (spec.output_period >= 1 && spec.device_iterations % spec.output_period == 0)
     return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("program '", spec.name, "': output_period is ",

@@ -165,6 +165,20 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
   }
 }
 
+TEST(CompilerOptionsTest, ALossOfNoVariableIsRefused) {
+  Graph graph;
+  const Tensor loss = graph.Mean(graph.Input("x", {FLOAT32, {4}}));
+  const CompileOptions options{
+      .programs = {{.name = "train", .loss = loss, .optimizer = SgdOptions{}}}};
+  EXPECT_EQ(Compile(graph, options).status(),
+            absl::InvalidArgumentError("program 'train': the graph has no variable, so that "
+                                       "nothing would be trained"));
+  graph.Variable("w", {FLOAT32, {4}}, graph::InitialValue::Filled(1));
+  EXPECT_EQ(Compile(graph, options).status(),
+            absl::InvalidArgumentError("program 'train': the loss depends on no variable by way of "
+                                       "gradients, so that nothing would be trained"));
+}
+
 TEST(CompilerOptionsTest, MeanOverManyMicroBatchesAndReplicasDoesNotWrap) {
   Graph graph;
   const Tensor w = graph.Variable("w", {FLOAT32, {}}, {1});

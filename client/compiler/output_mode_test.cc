@@ -173,6 +173,11 @@ TEST(OutputModeErrorsTest, AreNamed) {
   refused(OutputMode::kEveryN, 0, 4, "program 'run': output_period is 0, must divide the 4 device");
   refused(OutputMode::kEveryN, 3, 4, "program 'run': output_period is 3, must divide the 4 device");
   refused(OutputMode::kEveryN, 8, 4, "output_period is 8, must divide the 4 device iterations");
+  for (const OutputMode other : {OutputMode::kAll, OutputMode::kFinal, OutputMode::kSum}) {
+    refused(other, 2, 4,
+            "program 'run': output_period is 2, which only output_mode every-n has; leave it at 1 "
+            "or choose that mode");
+  }
   refused(OutputMode::kSum, 1, 4, "output 'flags' of bool[2] has no sum: must be float or int32");
 }
 

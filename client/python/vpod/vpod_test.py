@@ -123,7 +123,7 @@ class Regression(unittest.TestCase):
         x, t = self.graph.input("x", [8, 3]), self.graph.input("t", [8])
         w = self.graph.variable("w", np.zeros((3, 1), np.float32))
         error = (x @ w).reshape([-1]) + self.graph.variable("b", vpod.filled([1])) - t
-        self.errors = error * error
+        self.errors, self.inputs = error * error, x
         self.loss = self.errors.mean()
         self.graph.output("loss", self.loss)
         self.random = np.random.default_rng(7)
@@ -621,6 +621,10 @@ class WrongCallsTest(Regression):
             (lambda: vpod.compile(g, [program("a", clip_norm=1)]), ValueError, "program 'a' has clip_norm and no loss"),
             (lambda: vpod.compile(g, [program("a", loss=self.errors, optimizer=vpod.Sgd())]), ValueError,
              r"the loss is float32\[8\], must have one element: take its mean or its sum"),
+            (lambda: vpod.compile(g, [program("a", loss=self.inputs.mean(), optimizer=vpod.Sgd())]), ValueError,
+             "program 'a': the loss depends on no variable by way of gradients, so that nothing would be trained"),
+            (lambda: vpod.compile(g, [program("a", output_period=2, device_iterations=4)]), ValueError,
+             "program 'a': output_period is 2, which only output_mode every-n has"),
             (lambda: vpod.compile(g, [program("a")], total_replicas=0), ValueError, "total_replicas is 0, must be 1 to"),
             (lambda: vpod.compile(g, [program("a")], ipus_per_replica=3), ValueError, "3"),
             (lambda: program("a", reduction="max"), ValueError, "must be one of 'mean', 'sum', 'running_mean'"),
