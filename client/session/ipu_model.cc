@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
 #include "device/engine/engine.h"
@@ -130,8 +131,16 @@ class IpuModel : public Device {
 
 absl::StatusOr<std::unique_ptr<Device>> CreateIpuModel(const IpuModelOptions& options) {
   VPOD_ASSIGN_OR_RETURN(const arch::MachineType type, arch::FindMachineType(options.machine_type));
-  if (options.replicas < 1 || options.ipus_per_replica < 1) {
-    return absl::InvalidArgumentError("the IPUModel needs one replica of one IPU or more");
+  const uint32_t ipus = options.ipus_per_replica;
+  if (!arch::IsPowerOfTwo(ipus) || ipus > arch::kMaxIpusPerReplica) {
+    return absl::InvalidArgumentError(absl::StrCat("ipus_per_replica is ", ipus,
+                                                   ", must be a power of two from 1 to ",
+                                                   arch::kMaxIpusPerReplica));
+  }
+  if (options.replicas < 1 || options.replicas > arch::kMaxIpusPerPod / ipus) {
+    return absl::InvalidArgumentError(absl::StrCat("replicas is ", options.replicas,
+                                                   ", must be 1 to ", arch::kMaxIpusPerPod / ipus,
+                                                   ipus == 1 ? "" : " of that many IPUs each"));
   }
   constexpr int kMostThreads = 4096;  // as an agent takes
   if (options.compute_threads < 0 || options.compute_threads > kMostThreads) {

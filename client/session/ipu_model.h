@@ -18,8 +18,8 @@ struct IpuModelOptions {
   uint64_t memory_limit_bytes = 16ull << 30;  // of the emulated IPUs together
 };
 
-// InvalidArgument: unknown machine type, or no replica. FailedPrecondition: this process is one of
-// several instances started by poprun (the refusal names their number).
+// InvalidArgument: unknown machine type, or replicas or IPUs that no POD has. FailedPrecondition:
+// this process is one of several instances started by poprun (the refusal names their number).
 absl::StatusOr<std::unique_ptr<Device>> CreateIpuModel(const IpuModelOptions& options);
 
 }  // namespace vpod::session

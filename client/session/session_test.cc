@@ -625,6 +625,18 @@ TEST(SessionTest, AForkedChildHasNoDevice) {
   EXPECT_TRUE((*session)->Run("run").ok());
 }
 
+TEST(IpuModelTest, HasNoMoreIpusThanAPod) {
+  const auto refusal = [](uint32_t replicas, uint32_t ipus) {
+    return std::string(
+        CreateIpuModel({.replicas = replicas, .ipus_per_replica = ipus}).status().message());
+  };
+  EXPECT_EQ(refusal(0, 1), "replicas is 0, must be 1 to 65536");
+  EXPECT_EQ(refusal(100000, 1), "replicas is 100000, must be 1 to 65536");
+  EXPECT_EQ(refusal(1025, 64), "replicas is 1025, must be 1 to 1024 of that many IPUs each");
+  EXPECT_EQ(refusal(1, 3), "ipus_per_replica is 3, must be a power of two from 1 to 64");
+  EXPECT_EQ(refusal(1, 128), "ipus_per_replica is 128, must be a power of two from 1 to 64");
+}
+
 TEST(IpuModelTest, IsRefusedUnderSeveralInstances) {
   setenv("POPDIST_NUM_TOTAL_REPLICAS", "16", 1);
   setenv("POPDIST_NUM_LOCAL_REPLICAS", "4", 1);

@@ -17,6 +17,7 @@
 #include "client/session/ipu_model.h"
 #include "client/session/leave_for_plan.h"
 #include "client/session/open.h"
+#include "device/arch/hardware.h"
 #include "device/program/ops/collective.h"
 
 namespace vpod::python {
@@ -40,8 +41,8 @@ void CheckIpus(const Executable& executable, const Device& device) {
 
 Device IpuModel(int64_t replicas, int64_t ipus_per_replica, int compute_threads) {
   const session::IpuModelOptions options{
-      .replicas = Count("replicas", replicas, 1),
-      .ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1),
+      .replicas = Count("replicas", replicas, 1, arch::kMaxIpusPerPod),
+      .ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1, arch::kMaxIpusPerReplica),
       .compute_threads = compute_threads};
   const py::gil_scoped_release unlocked;
   return {Take(session::CreateIpuModel(options)), options.ipus_per_replica};
@@ -49,8 +50,8 @@ Device IpuModel(int64_t replicas, int64_t ipus_per_replica, int compute_threads)
 
 Device Attach(int64_t replicas, int64_t ipus_per_replica) {
   const session::OpenOptions options{
-      .replicas = Count("replicas", replicas, 1),
-      .ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1)};
+      .replicas = Count("replicas", replicas, 1, arch::kMaxIpusPerPod),
+      .ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1, arch::kMaxIpusPerReplica)};
   const py::gil_scoped_release unlocked;
   return {TakeFromDevice(session::AttachDevice(options)), options.ipus_per_replica};
 }
