@@ -84,6 +84,11 @@ int Main(int argc, char** argv) {
   po::variables_map values;
   if (const int code = ParseGcOptions("gc-monitor", argc, argv, options, values); code >= 0)
     return code;
+  if (flags.json && (flags.csv || flags.sensors)) {
+    return UsageError("gc-monitor",
+                      absl::StrCat("options --json and ", flags.csv ? "--csv-output" : "--sensors",
+                                   " exclude each other"));
+  }
   if (flags.watch.empty()) return Print(flags, Look(flags));
   double seconds = 0;
   if (!absl::SimpleAtod(flags.watch, &seconds) || !(seconds >= 0.1 && seconds <= 86400)) {
