@@ -21,6 +21,7 @@
 #include "client/render/option_completion.h"
 #include "client/vipu/config.h"
 #include "device/arch/hardware.h"
+#include "device/base/object_id.h"
 #include "device/base/status.h"
 
 namespace vpod::launch {
@@ -319,6 +320,22 @@ absl::Status CheckNoAccessKey(const Options& options) {
                    "other hosts read the access key from ~/.vipu.hcl there"));
 }
 
+absl::Status CheckId(absl::string_view source, const std::string& id) {
+  const absl::Status good = id.empty() ? absl::OkStatus() : base::CheckObjectId(id);
+  if (good.ok()) return good;
+  return absl::InvalidArgumentError(absl::StrCat(source, ": ", good.message()));
+}
+
+// The ids that are named; a partition that poprun finds has one.
+absl::Status CheckIds(const Options& options) {
+  VPOD_RETURN_IF_ERROR(CheckId("--vipu-partition", options.vipu_partition));
+  VPOD_RETURN_IF_ERROR(CheckId("--vipu-allocation", options.vipu_allocation));
+  VPOD_RETURN_IF_ERROR(CheckId("--vipu-cluster", options.vipu_cluster));
+  if (!options.vipu_partition.empty() || options.offline_mode) return absl::OkStatus();
+  constexpr char kVariable[] = "IPUOF_VIPU_API_PARTITION_ID";
+  return CheckId(kVariable, vipu::Environment(kVariable));
+}
+
 absl::Status Fill(const Reader& read, Options& o) {
   read.Text("host", o.host);
   read.Text("hostfile", o.hostfile);
@@ -353,6 +370,7 @@ absl::Status Fill(const Reader& read, Options& o) {
   VPOD_RETURN_IF_ERROR(read.Boolean("allow-run-as-root", o.allow_run_as_root));
   VPOD_RETURN_IF_ERROR(read.Boolean("print-topology", o.print_topology));
   VPOD_RETURN_IF_ERROR(read.Boolean("offline-mode", o.offline_mode));
+  VPOD_RETURN_IF_ERROR(CheckIds(o));
   if (read.Has("reset-partition")) {
     VPOD_RETURN_IF_ERROR(read.Boolean("reset-partition", o.reset_partition.emplace(false)));
   }

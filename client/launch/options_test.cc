@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/launch/layout.h"
 #include "client/launch/words.h"
@@ -37,6 +38,19 @@ std::string ErrorOf(const Words& words) {
   const auto options = ParseOptions(words);
   EXPECT_EQ(options.status().code(), absl::StatusCode::kInvalidArgument) << options.status();
   return std::string(options.status().message());
+}
+
+TEST_F(OptionsTest, PartitionsAllocationsAndClustersHaveIds) {
+  constexpr char kRule[] =
+      "Invalid id 'a b'. Ids have 1 to 63 letters, digits, '.', '_' and '-' and begin with a "
+      "letter or digit.";
+  for (const char* option : {"--vipu-partition", "--vipu-allocation", "--vipu-cluster"})
+    EXPECT_EQ(ErrorOf({option, "a b", "app"}), absl::StrCat(option, ": ", kRule));
+  setenv("IPUOF_VIPU_API_PARTITION_ID", "a b", 1);
+  EXPECT_EQ(ErrorOf({"app"}), absl::StrCat("IPUOF_VIPU_API_PARTITION_ID: ", kRule));
+  EXPECT_EQ(Parse({"--vipu-partition", "p1"}).vipu_partition, "p1");
+  EXPECT_TRUE(Parse({"--offline-mode"}).offline_mode);
+  unsetenv("IPUOF_VIPU_API_PARTITION_ID");
 }
 
 TEST_F(OptionsTest, DefaultsAreThoseOfTheGuide) {

@@ -18,7 +18,6 @@
 #include "client/vipu/ipuof_config.h"
 #include "device/arch/device_id.h"
 #include "device/base/device_use.h"
-#include "device/base/object_id.h"
 #include "device/base/status.h"
 
 namespace vpod::launch {
@@ -140,11 +139,7 @@ absl::Status JobPartition::FindId() {
     id_source_ = "IPUOF_VIPU_API_PARTITION_ID";
     id_ = vipu::Environment(id_source_.c_str());
   }
-  if (!id_.empty()) {
-    const absl::Status good = base::CheckObjectId(id_);
-    return good.ok() ? good
-                     : absl::InvalidArgumentError(absl::StrCat(id_source_, ": ", good.message()));
-  }
+  if (!id_.empty()) return absl::OkStatus();  // ParseOptions has checked it
   id_source_ = "";
   VPOD_ASSIGN_OR_RETURN(const auto partitions, client_->ListPartitions());
   if (partitions.empty()) {

@@ -20,6 +20,7 @@
 #include "client/vipu/subset.h"
 #include "device/base/file.h"
 #include "device/base/id_order.h"
+#include "device/base/object_id.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
 
@@ -125,7 +126,17 @@ absl::StatusOr<ActivePartition> Renew(ActivePartition stale) {
   return SameIpus(stale, std::move(fresh->front()));
 }
 
+// The partition that is chosen; empty: none is.
+absl::StatusOr<std::string> ChosenPartition() {
+  constexpr char kVariable[] = "IPUOF_VIPU_API_PARTITION_ID";
+  std::string id = Environment(kVariable);
+  const absl::Status good = id.empty() ? absl::OkStatus() : base::CheckObjectId(id);
+  if (good.ok()) return id;
+  return absl::InvalidArgumentError(absl::StrCat(kVariable, ": ", good.message()));
+}
+
 absl::StatusOr<std::vector<ActivePartition>> FromController() {
+  VPOD_ASSIGN_OR_RETURN(std::string id, ChosenPartition());
   VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({}));
   uint32_t timeout = 120;
   if (const std::string text = Environment("IPUOF_VIPU_API_TIMEOUT");
@@ -134,7 +145,6 @@ absl::StatusOr<std::vector<ActivePartition>> FromController() {
                                                    "', must be a number of seconds of 1 or more"));
   }
   Client client(config, std::chrono::seconds(timeout));
-  std::string id = Environment("IPUOF_VIPU_API_PARTITION_ID");
   if (id.empty()) {
     VPOD_ASSIGN_OR_RETURN(const auto partitions, client.ListPartitions());
     if (partitions.size() != 1) {
@@ -371,7 +381,7 @@ absl::StatusOr<std::vector<ActivePartition>> FindGcdsToInspect() {
   }
   if (!Environment("IPUOF_VIPU_API_HOST").empty()) return FromController();
   VPOD_RETURN_IF_ERROR(CheckPodEnvironment());
-  const std::string id = Environment("IPUOF_VIPU_API_PARTITION_ID");
+  VPOD_ASSIGN_OR_RETURN(const std::string id, ChosenPartition());
   std::string objection;
   for (const std::string& directory : IpuofDirectories()) {
     Found found = LookInto(directory, id);

@@ -210,6 +210,18 @@ constexpr char kHowToChoose[] =
     "; choose one with IPUOF_VIPU_API_PARTITION_ID and IPUOF_VIPU_API_GCD_ID, or name its file "
     "with IPUOF_CONFIG_PATH";
 
+TEST_F(IpuofFilesTest, TheChosenPartitionHasAnId) {
+  File("p1.conf", Config("p1"));
+  for (const char* host : {"", "127.0.0.1"}) {
+    setenv("IPUOF_VIPU_API_HOST", host, 1);
+    setenv("IPUOF_VIPU_API_PARTITION_ID", "a b", 1);
+    EXPECT_EQ(FindActivePartition().status(),
+              absl::InvalidArgumentError(
+                  "IPUOF_VIPU_API_PARTITION_ID: Invalid id 'a b'. Ids have 1 to 63 letters, "
+                  "digits, '.', '_' and '-' and begin with a letter or digit."));
+  }
+}
+
 TEST_F(IpuofFilesTest, SeveralPartitionsNeedAChoice) {
   File("p1.conf", Config("p1"));
   File("p2.conf", Config("p2"));
