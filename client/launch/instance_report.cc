@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "device/base/device_use.h"
+
 namespace vpod::launch {
 namespace {
 
@@ -51,7 +53,8 @@ std::string FormatReport(const std::string& token, int instance, ReportKind kind
   gethostname(host, sizeof(host) - 1);
   std::ostringstream line;
   line << token << ' ' << instance << ' ' << static_cast<char>(kind) << ' ' << pid << ' ' << status
-       << ' ' << SinceBoot().count() << ' ' << BootId() << ' ' << host << '\n';
+       << ' ' << SinceBoot().count() << ' ' << BootId() << ' ' << host << ' '
+       << base::PidNamespace() << '\n';
   return line.str();
 }
 
@@ -66,6 +69,7 @@ std::optional<InstanceReport> ParseReport(const std::string& line, const std::st
       given != token || (kind != 'S' && kind != 'T' && kind != 'E')) {
     return std::nullopt;
   }
+  words >> report.pid_namespace;  // a process that cannot read it sends none
   report.kind = static_cast<ReportKind>(kind);
   report.time = std::chrono::nanoseconds(time);
   return report;

@@ -23,6 +23,7 @@ struct InstanceReport {
   // Since the boot that `boot_id` names; processes of one boot share the clock.
   std::chrono::nanoseconds time{0};
   std::string boot_id, host;
+  std::string pid_namespace;  // of `pid`, as base::PidNamespace() has it; empty: not known
 };
 
 // The instance of this process, from poprun's variables; -1 outside of a job.

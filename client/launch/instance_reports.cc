@@ -85,7 +85,10 @@ std::optional<FirstEnd> FindFirstEnd(const std::vector<InstanceReport>& reports,
     if (!IsError(*end) || told.contains(instance)) continue;
     if (first == nullptr || end->time < first->time) first = end;
   }
-  if (first != nullptr) return FirstEnd{first->instance, first->pid, first->host, first->status};
+  const auto end_of = [](const InstanceReport& report, std::optional<int> status) {
+    return FirstEnd{report.instance, report.pid, report.host, status, report.pid_namespace};
+  };
+  if (first != nullptr) return end_of(*first, first->status);
   std::vector<int> silent;
   for (int i = 0; i < instances; ++i) {
     if (!told.contains(i) && !ended.contains(i)) silent.push_back(i);
@@ -93,8 +96,8 @@ std::optional<FirstEnd> FindFirstEnd(const std::vector<InstanceReport>& reports,
   // If nobody says anything, it is the reports that do not arrive.
   if (silent.size() != 1 || (instances > 1 && reports.empty())) return std::nullopt;
   const auto it = started.find(silent[0]);
-  if (it == started.end()) return FirstEnd{silent[0], 0, "", std::nullopt};
-  return FirstEnd{silent[0], it->second->pid, it->second->host, std::nullopt};
+  if (it == started.end()) return FirstEnd{silent[0], 0, "", std::nullopt, ""};
+  return end_of(*it->second, std::nullopt);
 }
 
 std::optional<size_t> FindPlaceToFree(const std::vector<std::optional<uint32_t>>& strangers) {

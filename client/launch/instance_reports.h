@@ -22,6 +22,7 @@ struct FirstEnd {
   pid_t pid = 0;              // 0: its program never ran
   std::string host;           // empty: not known
   std::optional<int> status;  // as wait(2) has it; none: its supervisor went with it
+  std::string pid_namespace;  // as InstanceReport::pid_namespace
 };
 
 // For a job that failed. Reports are in the order of their arrival, with times of this host's

@@ -5,6 +5,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "device/base/device_use.h"
+
 namespace vpod::launch {
 namespace {
 
@@ -40,6 +42,23 @@ TEST(FirstEndTest, AProcessThatMpirunEndsIsNotTheCause) {
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->instance, 1);
   EXPECT_FALSE(FindFirstEnd({Started(0), Started(1), Told(0, 5), Told(1, 5), Ended(0, 6, 15)}, 2));
+}
+
+TEST(FirstEndTest, HasThePidNamespaceOfItsReport) {
+  InstanceReport end = Ended(0, 5, kKilled);
+  end.pid_namespace = "pid:[7]";
+  EXPECT_EQ(FindFirstEnd({Started(0), end}, 1)->pid_namespace, "pid:[7]");
+  InstanceReport started = Started(1);
+  started.pid_namespace = "pid:[7]";
+  EXPECT_EQ(FindFirstEnd({Started(0), started, Told(0, 5)}, 2)->pid_namespace, "pid:[7]");
+}
+
+// As of another version, or of a process that cannot read its namespace.
+TEST(InstanceReportTest, MayHaveNoPidNamespace) {
+  const auto report = ParseReport("0123 1 E 12 9 5 boot host", "0123");
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->pid, 12);
+  EXPECT_EQ(report->pid_namespace, "");
 }
 
 TEST(FirstEndTest, AnOrderlyEndIsNotTheCause) {
@@ -117,6 +136,7 @@ TEST(InstanceReportsTest, WhatWasSaidBeforeTheEndIsHeard) {
   const auto heard = (*reports)->Finish();
   EXPECT_EQ(heard.size(), 2u);
   EXPECT_EQ(FindFirstEnd(heard, 2)->pid, 12);
+  EXPECT_EQ(FindFirstEnd(heard, 2)->pid_namespace, base::PidNamespace());
 }
 
 TEST(InstanceReportsTest, ReportsWithoutTheTokenAreDropped) {

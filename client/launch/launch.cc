@@ -29,6 +29,7 @@
 #include "client/launch/words.h"
 #include "client/render/completion.h"
 #include "client/vipu/ipuof_config.h"
+#include "device/base/device_use.h"
 #include "device/base/interruption.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
@@ -214,7 +215,11 @@ void NameInstance(const Layout& layout, JobPartition* partition, InstanceReports
     if (first->host.empty())
       first->host = layout.hosts_given ? layout.hosts[layout.host_of(index)] : HostName();
     std::vector<std::string> who;
-    if (first->pid != 0) who.push_back(absl::StrCat("pid ", first->pid));
+    if (first->pid != 0) {
+      const std::string pid = base::PidText(static_cast<uint32_t>(first->pid), first->pid_namespace,
+                                            base::PidNamespace());
+      who.push_back(absl::StrCat("pid ", pid));
+    }
     who.push_back(first->host);
     Fail(absl::StrCat("instance ", index, " (", absl::StrJoin(who, ", "), ") ", HowItEnded(*first)),
          1);
