@@ -1,13 +1,23 @@
 """Says in one line what is wrong with the arguments of a call.
 
 pybind11 answers such a call with the signature in C++ and all arguments, and does not say which of them is wrong. The
-functions of the extension are replaced by ones that find it out from the signature, when a call has failed.
+functions of the extension are replaced by ones that find it out from the signature, when a call has failed. The names
+of its classes are those by which programs know them: vpod.Tensor, and not vpod._vpod.Tensor.
 """
 
 import functools
 import inspect
 import operator
 import re
+
+
+# In errors about arguments: pybind11's, and that of a tensor which it takes for a list.
+_OF_ARGUMENTS = ("incompatible", "a tensor has no len()")
+
+
+def _plain(text):
+    """A text without the name of the extension."""
+    return text.replace("_vpod.", "")
 
 
 def _is_integer(value):
@@ -80,7 +90,7 @@ def _words(kind, several=False):
         return _SIMPLE[outer][several]
     if outer == "None":
         return outer
-    return outer.replace("_vpod.", "") if several else f"a {outer.replace('_vpod.', '')}"
+    return f"{_plain(outer)}s" if several else f"a {_plain(outer)}"
 
 
 def _is_sequence(value):
@@ -110,7 +120,10 @@ def _fault(name, value, kind, classes):
         fits = _SIMPLE[outer][2](value)
     else:
         fits = outer in classes and isinstance(value, classes[outer])
-    return None if fits else f"{name} is {type(value)}, must be {_words(kind)}"
+    if fits:
+        return None
+    is_one = outer == "List" and inner[0] in classes and isinstance(value, classes[inner[0]])
+    return f"{name} is {type(value)}, must be {_words(kind)}{': put it into a list' if is_one else ''}"
 
 
 def _parameters(signature):
@@ -164,14 +177,20 @@ def _explained(function, name, classes):
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            if "incompatible" not in str(error):
+            if not any(words in str(error) for words in _OF_ARGUMENTS):
                 raise
-            explanation = _explanation(name, parameters, classes, args, kwargs)
-            if explanation is None:
-                raise
+            explanation = _explanation(name, parameters, classes, args, kwargs) or TypeError(_plain(str(error)))
         raise explanation
 
+    call.__doc__ = _plain(function.__doc__)
     return call
+
+
+def _refusal(name):
+    def __init__(self, *args, **kwargs):
+        raise TypeError(f"a {name} is not made by calling its class: functions and methods of vpod make it")
+
+    return __init__
 
 
 def explain(*modules):
@@ -182,3 +201,7 @@ def explain(*modules):
         for name, member in list(vars(owner).items()):
             if callable(member) and not isinstance(member, type):
                 setattr(owner, name, _explained(member, owner.__name__ if name == "__init__" else name, classes))
+    for owner in owners:
+        owner.__module__ = owner.__module__.replace("._vpod", "")
+        if "__init__" not in vars(owner) and not issubclass(owner, BaseException):
+            owner.__init__ = _refusal(f"{owner.__module__}.{owner.__qualname__}")

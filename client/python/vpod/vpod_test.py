@@ -550,6 +550,12 @@ class WrongCallsTest(Regression):
             (lambda: x.dropout(float("nan")), ValueError, "the probability is nan, must be 0 to 1"),
             (lambda: vpod.nn.Builder(g).dropout(x, -0.5), ValueError, "the probability is -0.5, must be 0 to 1"),
             (lambda: vpod.concat([]), ValueError, "at least one tensor"),
+            (lambda: vpod.concat(x), TypeError,
+             r"concat\(\): tensors is <class 'vpod.Tensor'>, must be a sequence of vpod.Tensors: put it into a list$"),
+            (lambda: vpod.concat([x, 3]), TypeError, r"tensors\[1\] is <class 'int'>, must be a vpod.Tensor$"),
+            (lambda: g.gradients(x, x), TypeError, "wanted is <class 'vpod.Tensor'>, must be a sequence of vpod.Tensors: put"),
+            (lambda: vpod.Tensor(), TypeError, "a vpod.Tensor is not made by calling its class"),
+            (lambda: vpod.Device(3), TypeError, "a vpod.Device is not made by calling its class"),
             (lambda: vpod.concat([x, i], 0), ValueError, "concat"),
             (lambda: vpod.max_pool(x, 2), ValueError, "an image is"),
             (lambda: vpod.max_pool(image, [2]), ValueError, "kernel has 1 numbers"),
@@ -592,6 +598,8 @@ class WrongCallsTest(Regression):
         calls = [
             (lambda: vpod.compile(g, []), ValueError, "no program"),
             (lambda: vpod.compile(3, [program("a")]), TypeError, "compile"),
+            (lambda: vpod.compile(g, program("a")), TypeError,
+             "programs is <class 'vpod.Program'>, must be a sequence of vpod.Programs: put it into a list$"),
             (lambda: vpod.compile(g, [program("a"), program("a")]), ValueError, "'a'"),
             (lambda: vpod.compile(g, [program("")]), ValueError, "name"),
             (lambda: vpod.compile(g, [program("a", loss=foreign)]), ValueError, "of another graph"),
@@ -869,8 +877,8 @@ class ConversionsTest(unittest.TestCase):
             (lambda: f"{x:.3f}", "a tensor has values only when its program runs, so that '.3f' formats none"),
             (lambda: len(x), r"a tensor has no len\(\): use its shape\[0\]"),
             (lambda: list(x), r"a tensor is not iterated over: t\[i\] is its row i, of shape\[0\] rows"),
-            (lambda: vpod.Sgd(x), "learning_rate is <class 'vpod._vpod.Tensor'>, must be a number$"),
-            (lambda: self.graph.input("y", [x]), r"shape\[0\] is <class 'vpod._vpod.Tensor'>, must be an integer$"),
+            (lambda: vpod.Sgd(x), "learning_rate is <class 'vpod.Tensor'>, must be a number$"),
+            (lambda: self.graph.input("y", [x]), r"shape\[0\] is <class 'vpod.Tensor'>, must be an integer$"),
         ]
         for call, message in calls:
             with self.subTest(message):
@@ -930,6 +938,15 @@ class HelpTest(unittest.TestCase):
             self.assertNotRegex(optimizer.__init__.__doc__, r"\d{6}")
         self.assertIn("learning_rate: float = 0.01,", vpod.Sgd.__init__.__doc__)
         self.assertIn("epsilon: float = 1e-05", vpod.nn.Builder.layer_norm.__doc__)
+
+
+    def test_classes_have_the_names_that_programs_know(self):
+        for known in (vpod.Tensor, vpod.Graph, vpod.Error):
+            self.assertEqual(known.__module__, "vpod")
+        self.assertEqual(vpod.nn.Builder.__module__, "vpod.nn")
+        for text in (vpod.concat.__doc__, vpod.Session.__init__.__doc__, vpod.nn.Builder.linear.__doc__):
+            self.assertIn("vpod.", text)
+            self.assertNotIn("_vpod", text)
 
 
 class StubsTest(unittest.TestCase):
