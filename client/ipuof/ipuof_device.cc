@@ -108,7 +108,7 @@ class IpuofDevice : public session::Device {
   void Cancel() override {
     if (!CheckProcess().ok()) return;
     cancelled_.request_stop();
-    for (const auto& part : parts_) part->Detach();
+    for (const auto& part : parts_) part->CancelRuns();
   }
 
   absl::Status WriteVariable(absl::string_view name, absl::string_view bytes,

@@ -205,6 +205,15 @@ struct Lease::Impl {
     stream->WritesDone();
   }
 
+  // Under the mutex, likewise.
+  void CancelRuns() {
+    base::MutexLock lock(mutex);
+    if (detached) return;
+    v1::AttachRequest request;
+    request.mutable_cancel();
+    stream->Write(request);
+  }
+
   ~Impl() {
     if (!events.joinable()) return;
     Detach();
@@ -273,6 +282,10 @@ Lease::~Lease() {
 
 void Lease::Detach() {
   if (getpid() == impl_->process) impl_->Detach();
+}
+
+void Lease::CancelRuns() {
+  if (getpid() == impl_->process) impl_->CancelRuns();
 }
 
 const v1::Attached& Lease::attached() const { return impl_->attached; }

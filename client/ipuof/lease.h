@@ -45,7 +45,7 @@ struct LeaseOptions {
 };
 
 // Thread-safe. The destructor detaches in an orderly way. In a process that is forked from the one
-// which attached, Detach and the destructor do nothing, and nothing else may be called.
+// which attached, Detach, CancelRuns and the destructor do nothing, and nothing else may be called.
 class Lease {
  public:
   // Errors carry the agent's words ("device 24 is in use by process …").
@@ -59,6 +59,8 @@ class Lease {
 
   // Ends the lease: calls that run fail, and so do later ones.
   void Detach();
+  // Ends the run, and has later ones and the job fail; what was loaded and its variables stay.
+  void CancelRuns();
 
   const v1::Attached& attached() const;
   // The same host was proved, and the lease is bound to this process.

@@ -116,15 +116,18 @@ class ListeningAgent : public DistantAgent {
  public:
   ~ListeningAgent() override { Stop(); }
   bool detached() const { return detached_; }
+  bool cancelled() const { return cancelled_; }
 
  private:
   grpc::Status Hold(Stream* stream) override {
-    for (v1::AttachRequest request; stream->Read(&request);)
+    for (v1::AttachRequest request; stream->Read(&request);) {
+      cancelled_ = cancelled_ || request.has_cancel();
       detached_ = detached_ || request.has_detach();
+    }
     return grpc::Status::OK;
   }
 
-  std::atomic<bool> detached_ = false;
+  std::atomic<bool> detached_ = false, cancelled_ = false;
 };
 
 // Ends the lease at the first call, and knows nothing of it any more.
@@ -175,6 +178,7 @@ TEST(LeaseTest, AForkedChildLeavesTheLeaseToItsParent) {
   ASSERT_NE(lease, nullptr);
   const pid_t child = fork();
   if (child == 0) {
+    lease->CancelRuns();
     lease->Detach();
     lease.reset();
     _exit(0);
@@ -184,6 +188,17 @@ TEST(LeaseTest, AForkedChildLeavesTheLeaseToItsParent) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   EXPECT_FALSE(agent.detached());
   lease.reset();
+  EXPECT_TRUE(agent.detached());
+  EXPECT_FALSE(agent.cancelled());
+}
+
+TEST(LeaseTest, ACancelledRunIsNoDetach) {
+  ListeningAgent agent;
+  std::unique_ptr<Lease> lease = agent.Grant();
+  ASSERT_NE(lease, nullptr);
+  lease->CancelRuns();
+  lease.reset();  // ends when the agent has heard all
+  EXPECT_TRUE(agent.cancelled());
   EXPECT_TRUE(agent.detached());
 }
 

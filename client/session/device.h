@@ -62,7 +62,8 @@ class Device {
   virtual std::byte* Slot(uint32_t slot) = 0;
   // Runs a program once; blocks. Returns the virtual cycles it took.
   virtual absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) = 0;
-  // Ends a run that blocks, and all later ones: they fail. From any thread.
+  // Ends a run that blocks, and all later ones: they fail. What the variables have then can still
+  // be read. From any thread.
   virtual void Cancel() = 0;
   // Sets a variable on a local replica, or on all.
   virtual absl::Status WriteVariable(absl::string_view name, absl::string_view bytes,

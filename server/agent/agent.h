@@ -242,6 +242,10 @@ class Agent {
     return Load(lease_id, executable, origins, LoadOptions());
   }
   void Run(absl::string_view lease_id, uint32_t program, uint32_t slot, RunDone done);
+  // Ends the run of a lease, if there is one; later ones fail, too, and so does the job, whose
+  // other instances would wait for this one. The lease goes on, and its variables can be read. A
+  // lease that has ended is left alone.
+  void CancelRuns(absl::string_view lease_id);
   // Copies to or from the stream buffers of a slot. Reads, also of a variable, return portions, so
   // that no reader makes us hold more: each call gives the first kReadPortion bytes, or all if
   // there are fewer.

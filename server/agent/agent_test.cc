@@ -128,6 +128,35 @@ TEST_F(AgentTest, RefusesStaleGenerationsUnknownPartitionsAndDevices) {
             "device 0 has 1 IPUs; 2 replicas of 1 IPUs were asked for");
 }
 
+TEST_F(AgentTest, ACancelledRunLeavesTheLeaseAndItsVariables) {
+  const std::string lease = MustAttach(Open(0));
+  ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+  const std::string value(16, '\1');
+  ASSERT_TRUE(agent_->WriteVariable(lease, "v", /*all_replicas=*/true, 0, 0, value).ok());
+  Awaited<base::Cycles> run;
+  agent_->Run(lease, /*program=*/2, 0, run.Callback());
+  agent_->CancelRuns(lease);
+  EXPECT_EQ(run.Get().status(), absl::CancelledError("the run was cancelled"));
+  EXPECT_EQ(Run(lease, 1), absl::CancelledError("the run was cancelled"));
+  const auto kept = agent_->ReadVariable(lease, "v", 0, 0);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(*kept, value);
+  EXPECT_EQ(Attached(), 1);
+  agent_->Release(lease, false);
+  agent_->CancelRuns(lease);
+  MustAttach(Open(0));
+}
+
+TEST_F(AgentTest, ACancelledRunIsNamedToTheOtherInstances) {
+  const std::string first = MustAttach(Open(0, 0, 2)), second = MustAttach(Open(1, 1, 2));
+  for (const std::string& lease : {first, second})
+    ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+  Awaited<base::Cycles> run;
+  agent_->Run(second, /*program=*/0, 0, run.Callback());  // waits for the other
+  agent_->CancelRuns(first);
+  EXPECT_EQ(run.Get().status().message(), "instance 0 (pid 4711 on host) cancelled its run");
+}
+
 TEST_F(AgentTest, ReservationKeepsOthersOutAndLetsItsJobIn) {
   ipuof::v1::AttachOpen parent = Open(30);
   parent.set_reserve_only(true);

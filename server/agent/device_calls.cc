@@ -237,6 +237,19 @@ void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, Run
              });
 }
 
+void Agent::CancelRuns(absl::string_view lease_id) {
+  const auto found = FindLoaded(lease_id);
+  if (!found.ok()) return;
+  const auto& [lease, loaded] = *found;
+  loaded->engine->Cancel(absl::CancelledError("the run was cancelled"));
+  // Also for the units of the lease itself, which may wait for each other.
+  const uint32_t instance = lease->open.job().instance_index();
+  lease->job->Fail(
+      absl::AbortedError(absl::StrCat("instance ", instance, " (",
+                                      ProcessName(lease->open.process()), ") cancelled its run")),
+      /*lost=*/false, instance);
+}
+
 absl::Status Agent::WriteStream(absl::string_view lease_id, uint32_t slot, uint64_t offset,
                                 absl::string_view data) {
   VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));

@@ -53,9 +53,11 @@ void AttachCall::OnReadDone(bool ok) {
   const absl::Status parsed = ParseMessage(bytes_, kMessageBytes, request);
   bytes_.Clear();
   bool first;
+  std::string lease_id;
   {
     base::MutexLock lock(mutex_);
     first = !std::exchange(opened_, true);
+    lease_id = lease_id_;
     if (parsed.ok() && request.has_detach()) detached_ = true;
   }
   if (!parsed.ok()) {
@@ -68,6 +70,8 @@ void AttachCall::OnReadDone(bool ok) {
         grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "an Attach stream has one AttachOpen"));
   } else if (first) {
     Open(request.open());
+  } else if (request.has_cancel()) {
+    agent_.CancelRuns(lease_id);
   }
   StartRead(&bytes_);
 }

@@ -60,6 +60,32 @@ TEST(PythonTest, AnExceptionEndsTheJob) {
   EXPECT_EQ(pod.AttachedIpus(), 0);
 }
 
+TEST(PythonTest, ControlCOnAttachedIpusLeavesTheVariables) {
+  TestPod pod(4, {}, Environment());
+  pod.CreatePartition("p4", 4);
+  const Outcome outcome = pod.Run({"/usr/bin/python3", "-c", R"(
+import os, signal, threading, vpod
+graph = vpod.Graph()
+x = graph.buffer("x", vpod.filled([1024, 1024], 1))
+graph.output("y", (x @ x).sum())
+executable = vpod.compile(graph, [vpod.Program("run", device_iterations=1000000)])
+with vpod.Session(executable, vpod.attach()) as session:
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        session.run("run")
+    except KeyboardInterrupt:
+        print("interrupted")
+    try:
+        session.run("run")
+    except vpod.Error as error:
+        print(error)
+    print(session.read("x").sum())
+)"});
+  EXPECT_EQ(outcome.out, "interrupted\nthe run was cancelled\n1048576.0\n") << outcome.err;
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(pod.AttachedIpus(), 0);
+}
+
 // The module's own test makes wrong calls, and right ones in the same process afterwards. Under
 // poprun its sessions have IPUs of the POD, which can be used afterwards, too.
 TEST(PythonTest, WrongCallsLeaveInterpreterAndPodUsable) {
