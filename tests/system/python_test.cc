@@ -1,6 +1,7 @@
 // Programs in Python, in their own process and as jobs of poprun.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <regex>
@@ -84,6 +85,63 @@ with vpod.Session(executable, vpod.attach()) as session:
   EXPECT_EQ(outcome.out, "interrupted\nthe run was cancelled\n1048576.0\n") << outcome.err;
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(pod.AttachedIpus(), 0);
+}
+
+TEST(PythonTest, ARemovedPartitionIsNoWrongArgument) {
+  TestPod pod(4, {}, Environment());
+  pod.CreatePartition("p4", 4);
+  const Outcome outcome = pod.Run({"/usr/bin/python3", "-c", R"(
+import subprocess, vpod
+graph = vpod.Graph()
+graph.output("y", graph.buffer("x", [3.0], "float32"))
+session = vpod.Session(vpod.compile(graph, [vpod.Program("run")]), vpod.attach())
+session.run("run")
+subprocess.run(["vipu-admin", "remove", "partition", "p4"], check=True, stdout=subprocess.DEVNULL)
+for call in (lambda: session.run("run"), lambda: session.read("x"), lambda: vpod.attach()):
+    try:
+        call()
+    except vpod.Error as error:
+        print(error)
+)"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  constexpr char kTwice[] = "partition p4 was removed\npartition p4 was removed\n";
+  EXPECT_EQ(outcome.out.rfind(kTwice, 0), 0u) << outcome.out;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3) << outcome.out;
+}
+
+TEST(PythonTest, AForkedChildLeavesAttachedIpusToItsParent) {
+  TestPod pod(4, {}, Environment());
+  pod.CreatePartition("p4", 4);
+  const Outcome outcome = pod.Run({"/usr/bin/python3", "-c", R"(
+import os, vpod
+graph = vpod.Graph()
+graph.output("y", graph.buffer("x", [3.0], "float32"))
+executable = vpod.compile(graph, [vpod.Program("run")])
+session, device = vpod.Session(executable, vpod.attach()), vpod.attach()
+child = os.fork()
+if child == 0:
+    calls = [lambda: session.run("run"), lambda: vpod.Session(executable, device), lambda: vpod.attach()]
+    for call in calls:
+        try:
+            call()
+        except vpod.Error as error:
+            print(error, flush=True)
+    session.close()
+    del session, device
+    os._exit(0)
+os.waitpid(child, 0)
+print(session.run("run")["y"])
+with vpod.Session(executable, device) as other:
+    print(other.run("run")["y"])
+)"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const std::regex expected(
+      "the session is of process [0-9]+ and cannot be used in a process forked from it: open one "
+      "in a process that is not forked\n"
+      "the device is of process [0-9]+ and .*\n"
+      ".*this process was forked from process [0-9]+, which had connected to a POD, and .*\n"
+      "\\[3\\.\\]\n\\[3\\.\\]\n");
+  EXPECT_TRUE(std::regex_match(outcome.out, expected)) << outcome.out << outcome.err;
 }
 
 // The module's own test makes wrong calls, and right ones in the same process afterwards. Under
