@@ -33,7 +33,11 @@ absl::Status FairQueue::Add(const std::string& party, Work work) {
     // The message names nobody: whoever is refused is not to learn which names exist.
     if (of_party >= most_waiting_ || (of_party > 0 && waiting_ >= most_together_))
       return absl::ResourceExhaustedError("Too many calls wait; try again.");
-    parties_[party].waiting.push_back(std::move(work));
+    Party& asking = parties_[party];
+    // A party has no claim to turns that others took while it did not ask: somebody could ask for
+    // much in the name of another, and then come by a new name, for which that one would wait.
+    if (asking.waiting.empty()) asking.turns = std::max(asking.turns, latest_);
+    asking.waiting.push_back(std::move(work));
     ++waiting_;
   }
   changed_.notify_one();
@@ -52,9 +56,12 @@ FairQueue::Work FairQueue::Next() {
   }
   Work work = std::move(next->waiting.front());
   next->waiting.pop_front();
-  ++next->turns;
+  latest_ = next->turns++;
   // Once nothing waits, it does not matter how much each party has had.
-  if (--waiting_ == 0) parties_.clear();
+  if (--waiting_ == 0) {
+    parties_.clear();
+    latest_ = 0;
+  }
   return work;
 }
 

@@ -1,6 +1,6 @@
 // A queue for work that takes long and that anybody can ask for. A few threads do it, and the next
-// piece is always one of the party that has had the fewest: a party that asks a thousand times
-// waits for that, and nobody else does.
+// piece is always one of the party that has had the fewest while it asked: a party that asks a
+// thousand times waits for that, and nobody else does.
 #pragma once
 
 #include <condition_variable>
@@ -36,7 +36,7 @@ class FairQueue {
 
  private:
   struct Party {
-    uint64_t turns = 0;       // that it has had while anything waited
+    uint64_t turns = 0;       // that it has had, and those that it missed while it did not ask
     std::list<Work> waiting;  // longest first
   };
   void Serve() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -47,6 +47,8 @@ class FairQueue {
   std::condition_variable changed_;
   bool ends_ ABSL_GUARDED_BY(mutex_) = false;
   size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The turns of the party that had the latest one, before it.
+  uint64_t latest_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, Party> parties_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };

@@ -69,6 +69,16 @@ TEST_F(FairQueueTest, OneWhoAsksOftenIsInNobodysWay) {
   EXPECT_EQ(std::count(began.begin(), began.end(), "zoe"), 2) << "they take turns";
 }
 
+// Else somebody asks a thousand times in alice's name, and alice waits for whoever comes next.
+TEST_F(FairQueueTest, OneWhoComesLaterIsNotAheadForLong) {
+  AskTimes(30, "alice");
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(EndOne(), "alice");
+  AskTimes(30, "mallory");
+  std::vector<std::string> began;
+  for (int i = 0; i < 4; ++i) began.push_back(EndOne());
+  EXPECT_EQ(std::count(began.begin(), began.end(), "alice"), 2) << "they take turns";
+}
+
 TEST_F(FairQueueTest, SoManyOfEachWait) {
   AskTimes(100, "mallory");
   EXPECT_EQ(Ask("mallory"), kRefused);
