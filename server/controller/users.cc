@@ -22,6 +22,9 @@ constexpr char kKind[] = "user";
 constexpr char kUnknown[] = "(unknown)", kIssuing[] = "(new keys)";
 // A user who waits for 64 trials has waited for about a second.
 constexpr size_t kMostWaiting = 64, kMostTogether = 1024;
+// Calls of a party that wait for its trials, all with one key or not. The largest jobs have half as
+// many instances; each call takes some 10 KiB until it is answered.
+constexpr size_t kMostCalls = 2048;
 
 // Each takes a processor for tens of milliseconds, and 16 MiB.
 size_t HashesAtOnce() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 2, 4); }
@@ -68,6 +71,11 @@ absl::StatusOr<IssuedKey> NewKey() {
 
 absl::Status WrongCredentials() {
   return absl::UnauthenticatedError("Wrong user id or access key.");
+}
+
+// In the words of FairQueue, which name nobody.
+absl::Status TooManyCalls() {
+  return absl::ResourceExhaustedError("Too many calls wait; try again.");
 }
 
 }  // namespace
@@ -238,12 +246,19 @@ void Users::Authenticate(const std::string& id, const std::string& access_key,
         kept = {user->second.key_salt(), user->second.key_hash()};
       }
       trial = {id, kept.hash, digest};
-      std::vector<Authenticated>& waiting = trials_[trial];
-      waiting.push_back(done);
-      if (waiting.size() > 1) return;
+      size_t& calls = calls_[party];
+      if (calls < kMostCalls) {
+        ++calls;
+        Waiting& waiting = trials_[trial];
+        waiting.party = party;
+        waiting.calls.push_back(done);
+        if (waiting.calls.size() > 1) return;
+      } else {
+        caller = TooManyCalls();
+      }
     }
   }
-  if (caller.ok()) return done(caller);
+  if (caller.ok() || absl::IsResourceExhausted(caller.status())) return done(caller);
   const absl::Status added = hashing_.Add(
       party, [this, trial, kept = std::move(kept), access_key](const absl::Status& turn) {
         End(trial, turn.ok() ? Try(trial, kept, access_key) : turn);
@@ -264,14 +279,17 @@ absl::StatusOr<Caller> Users::Try(const Trial& trial, const KeyHash& kept,
 }
 
 void Users::End(const Trial& trial, const absl::StatusOr<Caller>& caller) {
-  std::vector<Authenticated> waiting;
+  Waiting waiting;
   {
     base::MutexLock lock(mutex_);
     const auto it = trials_.find(trial);
-    waiting.swap(it->second);
+    std::swap(waiting, it->second);
     trials_.erase(it);
+    const auto calls = calls_.find(waiting.party);
+    calls->second -= waiting.calls.size();
+    if (calls->second == 0) calls_.erase(calls);
   }
-  for (const Authenticated& done : waiting) done(caller);
+  for (const Authenticated& done : waiting.calls) done(caller);
 }
 
 absl::StatusOr<Caller> Users::Find(const std::string& id) {

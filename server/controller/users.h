@@ -54,7 +54,7 @@ class Users {
   // Tells `done` who shows the key: at once if the key was right before, else later on another
   // thread, because a trial of a key takes tens of milliseconds; users take turns at trials.
   // Unauthenticated without saying whether user or key is wrong; ResourceExhausted if too many
-  // trials wait; Cancelled if the users go away before.
+  // trials wait, or too many calls for them; Cancelled if the users go away before.
   using Authenticated = std::function<void(const absl::StatusOr<Caller>&)>;
   void Authenticate(const std::string& id, const std::string& access_key, const Authenticated& done)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -76,6 +76,11 @@ class Users {
   // A trial of a key: the user's id, the hash of the right key when it began, and the digest of the
   // key that is tried.
   using Trial = std::tuple<std::string, std::string, std::string>;
+  // Calls that wait for a trial. All instances of a job may show their key before it was tried.
+  struct Waiting {
+    std::string party;  // in whose name the trial waits in the queue
+    std::vector<Authenticated> calls;
+  };
   std::string DigestOf(const std::string& access_key) const;
   absl::StatusOr<Caller> RecognizeDigest(const std::string& id, const std::string& digest)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -88,8 +93,9 @@ class Users {
   std::map<std::string, store::StoredUser, base::IdOrder> users_ ABSL_GUARDED_BY(mutex_);
   // Digests of keys that were found right, by user.
   std::map<std::string, std::string> verified_ ABSL_GUARDED_BY(mutex_);
-  // Who waits for a trial: all instances of a job may show their key before the first was tried.
-  std::map<Trial, std::vector<Authenticated>> trials_ ABSL_GUARDED_BY(mutex_);
+  std::map<Trial, Waiting> trials_ ABSL_GUARDED_BY(mutex_);
+  // How many calls wait for trials, by party.
+  std::map<std::string, size_t> calls_ ABSL_GUARDED_BY(mutex_);
   FairQueue hashing_;  // bounds the memory and time that keys, also wrong ones, can take
 };
 

@@ -138,6 +138,31 @@ TEST_F(UsersTest, EqualKeysAreTriedOnce) {
   EXPECT_EQ(admitted, kCalls);
 }
 
+// Calls that share a trial take memory, too. Trials of other keys come first, so that the calls
+// wait together.
+TEST_F(UsersTest, SoManyCallsOfAUserWait) {
+  Create(User("mallory"));
+  const std::string key = Create(User("alice"));
+  std::atomic<int> refused = 0, ended = 0;
+  int calls = 0;
+  const auto ask = [&](const std::string& wrong) {
+    ++calls;
+    users_->Authenticate("mallory", wrong, [&](const absl::StatusOr<Caller>& caller) {
+      refused += absl::IsResourceExhausted(caller.status());
+      ++ended;
+    });
+  };
+  for (int i = 0; i < 60; ++i) ask("wrong" + std::to_string(i));
+  while (refused == 0 && calls < 200000) ask("wrong");
+  EXPECT_GT(refused, 0);
+  EXPECT_GE(calls, 2048) << "a large job may log in at once";
+  EXPECT_TRUE(Admitted("alice", key)) << "each user has calls of her own";
+  while (ended < calls) std::this_thread::yield();
+  EXPECT_EQ(ShowKey(*users_, "mallory", "wrong").status().code(),
+            absl::StatusCode::kUnauthenticated)
+      << "answered calls count no longer";
+}
+
 TEST_F(UsersTest, RecognizesKeysThatWereAuthenticated) {
   const std::string key = Create(User("alice"));
   const absl::Status wrong = absl::UnauthenticatedError("Wrong user id or access key.");
