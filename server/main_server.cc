@@ -144,6 +144,7 @@ absl::Status Serve(const ServerOptions& options) {
     liveness.Start({.questions = end_points.Questions(), .tls = tls});
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
     liveness.Stop();
+    controller->users().EndTrials();
   }
   gateway.Stop();
   return controller->fenced();

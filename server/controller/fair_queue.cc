@@ -4,13 +4,18 @@
 #include <utility>
 
 namespace vpod::controller {
+namespace {
+
+absl::Status Ends() { return absl::UnavailableError("The server ends."); }
+
+}  // namespace
 
 FairQueue::FairQueue(size_t threads, size_t most_waiting, size_t most_together)
     : most_waiting_(most_waiting), most_together_(most_together) {
   for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Serve(); });
 }
 
-FairQueue::~FairQueue() {
+void FairQueue::Close() {
   std::map<std::string, Party> parties;
   {
     base::MutexLock lock(mutex_);
@@ -20,14 +25,16 @@ FairQueue::~FairQueue() {
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
   for (auto& [name, party] : parties) {
-    for (Work& work : party.waiting) work(absl::CancelledError("The server ends."));
+    for (Work& work : party.waiting) work(Ends());
   }
 }
 
 absl::Status FairQueue::Add(const std::string& party, Work work) {
   {
     base::MutexLock lock(mutex_);
+    if (ends_) return Ends();
     const auto it = parties_.find(party);
     const size_t of_party = it == parties_.end() ? 0 : it->second.waiting.size();
     // The message names nobody: whoever is refused is not to learn which names exist.

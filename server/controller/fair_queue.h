@@ -24,12 +24,15 @@ class FairQueue {
   // At most `most_waiting` pieces of each party wait; and when `most_together` of all parties wait,
   // at most one of each.
   FairQueue(size_t threads, size_t most_waiting, size_t most_together);
-  // Waits for the work that has begun, and tells the rest that it never will.
-  ~FairQueue();
+  ~FairQueue() { Close(); }
+  // Waits for the work that has begun, and tells the rest, and all that comes later, that it never
+  // will. Call it from one thread, and not from work.
+  void Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Gets OK on one of the threads when its turn has come, or Cancelled when the queue ends.
+  // Gets OK on one of the threads when its turn has come, or Unavailable when the queue ends.
   using Work = std::function<void(const absl::Status& turn)>;
-  // ResourceExhausted if too much waits already; `work` is not called then.
+  // ResourceExhausted if too much waits already, Unavailable after Close; `work` is not called
+  // then.
   absl::Status Add(const std::string& party, Work work) ABSL_LOCKS_EXCLUDED(mutex_);
   // Pieces of work that have not begun.
   size_t waiting() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -30,7 +30,7 @@ class FairQueueTest : public testing::Test {
     return queue_->Add(party, [this, party](const absl::Status& turn) {
       {
         base::MutexLock lock(mutex_);
-        began_.push_back(turn.ok() ? party : "cancelled");
+        began_.push_back(turn.ok() ? party : "never");
       }
       if (!turn.ok()) return;
       while (!open_ && ends_ == 0) std::this_thread::yield();
@@ -106,8 +106,9 @@ TEST_F(FairQueueTest, SoManyOfAllWaitAndThenOneOfEach) {
 TEST_F(FairQueueTest, WhatNeverBeginsIsToldSo) {
   AskTimes(3, "alice");
   open_ = true;  // what runs ends now, and what waits may begin or not
-  queue_.reset();
+  queue_->Close();
   EXPECT_EQ(Began(0).size(), 4u);
+  EXPECT_EQ(Ask("alice"), absl::UnavailableError("The server ends."));
 }
 
 TEST(FairQueueThreadsTest, SeveralRunTogetherAndNoMore) {

@@ -54,10 +54,13 @@ class Users {
   // Tells `done` who shows the key: at once if the key was right before, else later on another
   // thread, because a trial of a key takes tens of milliseconds; users take turns at trials.
   // Unauthenticated without saying whether user or key is wrong; ResourceExhausted if too many
-  // trials wait, or too many calls for them; Cancelled if the users go away before.
+  // trials wait, or too many calls for them; Unavailable after EndTrials.
   using Authenticated = std::function<void(const absl::StatusOr<Caller>&)>;
   void Authenticate(const std::string& id, const std::string& access_key, const Authenticated& done)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends trials: calls that wait for one are Unavailable, and so are later ones. Before the server
+  // ends, which waits for its calls.
+  void EndTrials() { hashing_.Close(); }
   // The user of a key that was authenticated, and is the user's still. Unauthenticated for every
   // other key. Takes no time.
   absl::StatusOr<Caller> Recognize(const std::string& id, const std::string& access_key)
