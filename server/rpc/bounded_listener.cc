@@ -42,6 +42,9 @@ constexpr uint64_t kCallBytes = 512;
 // limit.
 constexpr std::chrono::milliseconds kPeriod{50}, kHurriedPeriod{10};
 
+// Somebody who goes on fills the log with no more than a line in this time.
+constexpr std::chrono::seconds kWarningPeriod{1};
+
 // gRPC escapes the brackets of IPv6 addresses, and the mark of a scope.
 std::string Unescaped(const std::string& peer) {
   return absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
@@ -136,6 +139,8 @@ struct BoundedListener::Impl {
   // Given up when there is no other descriptor, to inspect the connections.
   base::UniqueFd reserve ABSL_GUARDED_BY(mutex){open("/dev/null", O_RDONLY | O_CLOEXEC)};
   Connections idle ABSL_GUARDED_BY(mutex);  // longest first
+  size_t ended_since_warned ABSL_GUARDED_BY(mutex) = 0;
+  std::chrono::steady_clock::time_point next_warning ABSL_GUARDED_BY(mutex);
   Connections busy ABSL_GUARDED_BY(mutex);
   std::map<std::string, Connections::iterator> by_peer ABSL_GUARDED_BY(mutex);
 };
@@ -307,11 +312,16 @@ uint64_t BoundedListener::Impl::EndThoseWithMost(const std::vector<Connection*>&
     End(*connections[i]);
     ended_bytes += std::exchange(connections[i]->held, 0);
   }
-  spdlog::warn(
-      "messages that do not end take {} MiB of at most {}: {} connections end, the first of them "
-      "that of {} ({} MiB)",
-      all >> 20, limits.incomplete_bytes >> 20, ended.size(), connections[ended.front()]->peer,
-      held[ended.front()].bytes >> 20);
+  ended_since_warned += ended.size();
+  if (const auto now = std::chrono::steady_clock::now(); now >= next_warning) {
+    spdlog::warn(
+        "messages that do not end take {} MiB of at most {}: {} connections end, the last of them "
+        "that of {} ({} MiB)",
+        all >> 20, limits.incomplete_bytes >> 20, ended_since_warned,
+        connections[ended.back()]->peer, held[ended.back()].bytes >> 20);
+    ended_since_warned = 0;
+    next_warning = now + kWarningPeriod;
+  }
   return all - ended_bytes;
 }
 
