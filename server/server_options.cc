@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "device/base/command_line.h"
@@ -156,6 +157,14 @@ absl::StatusOr<std::optional<ServerOptions>> ParseServerOptions(int argc, const 
     if (path.empty())
       return absl::InvalidArgumentError(
           absl::StrCat(option, " is empty. Try 'vipu-server --help'."));
+  }
+  std::vector<std::string> tasks;
+  for (const char* task : {"--init", "--tls-init", "--check", "--salvage", "--restore"}) {
+    if (app.count(task) > 0) tasks.push_back(task);
+  }
+  if (tasks.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Give one of ", absl::StrJoin(tasks, " and "), ". Try 'vipu-server --help'."));
   }
   if (!options.default_user_id.empty() && !(options.init && options.secure)) {
     return absl::InvalidArgumentError(

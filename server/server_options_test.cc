@@ -104,6 +104,10 @@ TEST(ServerOptionsTest, WrongUsageIsRefusedByName) {
             "--secure: '3' is neither true nor false. Try 'vipu-server --help'.");
   EXPECT_FALSE(Good({"--config", File("secure=\"false\"\n").c_str()}).secure);
   EXPECT_EQ(Error({"--certs-dir", ""}), "--certs-dir is empty. Try 'vipu-server --help'.");
+  EXPECT_EQ(Error({"--init", "--check"}),
+            "Give one of --init and --check. Try 'vipu-server --help'.");
+  EXPECT_EQ(Error({"--restore", "b.db", "--salvage", "new.db"}),
+            "Give one of --salvage and --restore. Try 'vipu-server --help'.");
   EXPECT_EQ(Error({"--default-user-id", "john", "--init"}),
             "--default-user-id works only with --init --secure. Try 'vipu-server --help'.");
 }
