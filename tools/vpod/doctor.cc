@@ -100,6 +100,9 @@ void CheckWithoutPod(const Pod& pod, const absl::Status& why, Report& report) {
 void CheckStorage(const Pod& pod, Report& report) {
   const auto server = FindProgram("vipu-server");
   if (!server.ok()) return;  // said already
+  // A controller that starts meanwhile would find its storage in use.
+  const auto lock = pod.Lock();
+  if (!lock.ok()) return;
   const auto checked = RunProgram({*server, "--config", "/dev/null", "--log-level", "off",
                                    "--check", "--storage", pod.Storage()});
   report.Check(checked.ok(),

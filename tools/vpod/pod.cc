@@ -35,8 +35,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kServer[] = "vipu-server";
 constexpr char kAgent[] = "vipu-agent";
-constexpr char kUp[] = "Up";         // the status of an agent that answers
-constexpr char kOneRack[] = "none";  // the cluster topology of a POD without a second
+constexpr char kUp[] = "Up";  // the status of an agent that answers
 constexpr std::chrono::seconds kStartLimit{20};
 
 uint64_t HostMemoryMib() {

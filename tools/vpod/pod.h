@@ -100,12 +100,13 @@ class Pod {
   // whose devices the user may use now, and loses those of other partitions. A POD that does not
   // answer leaves the files as they are. Files of later partitions come from those who create them.
   absl::Status RenewIpuofFilesOf(const std::string& user, const PodShape& shape) const;
+  // Held by who changes something, or must not be disturbed. Unavailable: another holds it, or
+  // nothing can be written.
+  absl::StatusOr<base::UniqueFd> Lock() const;
 
  private:
   enum class Then { kKeep, kForget, kRemoveDirectory };
   absl::StatusOr<bool> Stop(Then then);
-  // Held by who changes something. Unavailable: another holds it, or nothing can be written.
-  absl::StatusOr<base::UniqueFd> Lock() const;
   // The POD that a request means. FailedPrecondition: it is not the one that is there.
   absl::StatusOr<PodShape> Wanted(const PodRequest& request) const;
   absl::Status CheckSame(const PodShape& wanted, const PodShape& existing) const;

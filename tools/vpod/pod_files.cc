@@ -39,6 +39,19 @@ bool IsIpuofDirectory(const std::string& name) {
   return absl::EndsWith(name, vipu::kPodIpuofDirectory);
 }
 
+// Partitions that the IPUoF files of a directory are for.
+std::set<std::string> PartitionsOfFiles(const std::string& directory) {
+  std::set<std::string> partitions;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    const auto file = vipu::ParseIpuofJson(base::ReadFile(entry.path().string()));
+    if (!file.ok()) continue;
+    if (const std::string id = vipu::Attribute(*file, "Partition Id"); !id.empty())
+      partitions.insert(id);
+  }
+  return partitions;
+}
+
 // User and access key of a client file. The rest of it follows from the POD.
 struct Account {
   std::string user, key;
@@ -235,26 +248,18 @@ absl::Status Pod::RenewIpuofFilesOf(const std::string& user, const PodShape& sha
   vipu::ClientConfig config = ApiOf(shape);
   config.user_id = user;
   config.access_key = AccountIn(UserConfig(user)).key;
+  // Before the list is asked for: what somebody creates meanwhile is none of these.
+  std::set<std::string> others = PartitionsOfFiles(directory);
   const auto partitions =
       vipu::Client(config, std::chrono::seconds(2)).ListPartitions(/*with_devices=*/true);
   if (!partitions.ok()) return absl::OkStatus();  // a call that needs the controller says why
-  std::set<std::string> usable;
   for (const vipuuser::Partition& partition : *partitions) {
     const uint32_t gcds = partition.requirements().num_gcds();
+    const bool has_devices = gcds > 0 && static_cast<uint32_t>(partition.gcds_size()) >= gcds;
     // The controller gives keys to those only who may use the devices.
-    if (gcds == 0 || static_cast<uint32_t>(partition.gcds_size()) < gcds ||
-        partition.gcds(0).fabric_key().empty())
-      continue;
-    usable.insert(partition.requirements().id());
-    VPOD_RETURN_IF_ERROR(vipu::WriteIpuofFiles(partition, config.address()));
-  }
-  std::set<std::string> others;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
-    const auto file = vipu::ParseIpuofJson(base::ReadFile(entry.path().string()));
-    if (!file.ok()) continue;
-    const std::string partition = vipu::Attribute(*file, "Partition Id");
-    if (!partition.empty() && !usable.contains(partition)) others.insert(partition);
+    const bool usable = has_devices && !partition.gcds(0).fabric_key().empty();
+    if (usable || !has_devices) others.erase(partition.requirements().id());
+    if (usable) VPOD_RETURN_IF_ERROR(vipu::WriteIpuofFiles(partition, config.address()));
   }
   for (const std::string& partition : others) vipu::RemoveIpuofFiles(partition);
   return absl::OkStatus();

@@ -14,7 +14,6 @@
 namespace vpod::tools {
 namespace {
 
-constexpr char kOneRack[] = "none";  // the cluster topology of a POD without a second
 constexpr char kOneProcess[] = "one", kProcesses[] = "processes";  // agents
 
 // Values of a JSON object by their keys. What is wrong with the first bad one is kept.

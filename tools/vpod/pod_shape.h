@@ -16,6 +16,7 @@ namespace vpod::tools {
 inline constexpr uint32_t kMostMemoryMib = 1u << 31;  // that --memory-limit takes
 inline constexpr uint32_t kLastPort = 65535;
 inline constexpr char kShapeFile[] = "pod.json";  // in the POD's directory
+inline constexpr char kOneRack[] = "none";  // the cluster topology of a POD without a second rack
 
 // Kept in <home>/pod.json.
 struct PodShape {
