@@ -10,7 +10,7 @@ namespace vpod::agent {
 namespace {
 
 constexpr size_t kMaxName = 256;
-constexpr int kMaxErrors = 12;  // each of them once
+constexpr int kMaxErrors = 12;  // as many as there are (device/arch/soc_error.h)
 
 absl::Status CheckName(absl::string_view field, absl::string_view name) {
   if (name.size() <= kMaxName) return absl::OkStatus();
