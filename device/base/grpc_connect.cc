@@ -118,14 +118,4 @@ void KeepCallbackThreads() {
   (void)ticker;
 }
 
-std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::optional<Tls>& tls) {
-  QuietGrpc();
-  if (!tls.has_value()) return grpc::InsecureServerCredentials();
-  grpc::SslServerCredentialsOptions options(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = tls->ca;
-  options.pem_key_cert_pairs.push_back({tls->key, tls->certificate});
-  return grpc::SslServerCredentials(options);
-}
-
 }  // namespace vpod::base

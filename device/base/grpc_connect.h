@@ -3,7 +3,6 @@
 #pragma once
 
 #include <grpcpp/channel.h>
-#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include <memory>
@@ -35,10 +34,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
 void KeepCallbackThreads();
 
 // gRPC writes of failed handshakes to stderr in a form of its own; calls report them as well. After
-// this call, which the functions of this header make, it does not, unless GRPC_VERBOSITY is set.
+// this call, which Connect makes, it does not, unless GRPC_VERBOSITY is set.
 void QuietGrpc();
-
-// With TLS, only clients with a certificate of the POD's authority are let in.
-std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::optional<Tls>& tls);
 
 }  // namespace vpod::base

@@ -155,7 +155,7 @@ class GuardedTls final : public grpc::ServerCredentials {
 
 std::shared_ptr<grpc::ServerCredentials> GuardedCredentials(const std::optional<base::Tls>& tls,
                                                             Authenticate authenticate) {
-  if (!tls.has_value()) return base::ServerCredentials(tls);
+  if (!tls.has_value()) return grpc::InsecureServerCredentials();
   return std::make_shared<GuardedTls>(*tls, std::move(authenticate));
 }
 

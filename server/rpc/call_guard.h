@@ -20,12 +20,13 @@ using Authenticate =
     std::function<void(const std::string& user_id, const std::string& access_key,
                        const std::function<void(const absl::StatusOr<controller::Caller>&)>& done)>;
 
-// Credentials of a daemon's end-point: open to everyone who reaches it without TLS; with TLS, a
-// guard looks at every call of every service before its handler, so that no handler can forget it.
-// The guard looks up the call's rule (server/controller/permissions.h) and demands a daemon's
-// certificate or a user's key. Callers (callers.h) looks at the key again once the message is
-// there. Rules about a partition are left to the user service. Without `authenticate`, certificates
-// alone count: every client may do what users and administrators do.
+// Credentials of a daemon's end-point. Without TLS it is open to everyone who reaches it. With TLS
+// only clients with a certificate of the POD's authority are let in, and a guard looks at every
+// call of every service before its handler, so that no handler can forget it. The guard looks up
+// the call's rule (server/controller/permissions.h) and demands a daemon's certificate or a user's
+// key. Callers (callers.h) looks at the key again once the message is there. Rules about a
+// partition are left to the user service. Without `authenticate`, certificates alone count: every
+// client may do what users and administrators do.
 std::shared_ptr<grpc::ServerCredentials> GuardedCredentials(const std::optional<base::Tls>& tls,
                                                             Authenticate authenticate = nullptr);
 

@@ -15,6 +15,7 @@
 #include "device/base/grpc_connect.h"
 #include "device/base/mutex.h"
 #include "proto/fabric/v1/fabric.grpc.pb.h"
+#include "server/rpc/call_guard.h"
 #include "server/security/certificates.h"
 
 namespace vpod::rpc {
@@ -33,7 +34,7 @@ class Side : public Fabric::WithRawCallbackMethod_Carry<Fabric::Service> {
   explicit Side(const std::optional<base::Tls>& tls) : transport_(tls) {
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", base::ServerCredentials(tls), &port);
+    builder.AddListeningPort("127.0.0.1:0", GuardedCredentials(tls), &port);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
     address_ = "127.0.0.1:" + std::to_string(port);

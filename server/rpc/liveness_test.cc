@@ -16,9 +16,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "device/base/grpc_connect.h"
 #include "device/base/unique_fd.h"
 #include "server/rpc/bounded_listener.h"
+#include "server/rpc/call_guard.h"
 #include "server/security/certificates.h"
 
 namespace vpod::rpc {
@@ -61,7 +61,7 @@ class Server {
  public:
   explicit Server(const std::optional<base::Tls>& tls = std::nullopt) {
     grpc::ServerBuilder builder;
-    listener_ = *BoundedListener::Open("127.0.0.1:0", base::ServerCredentials(tls), builder);
+    listener_ = *BoundedListener::Open("127.0.0.1:0", GuardedCredentials(tls), builder);
     builder.RegisterCallbackGenericService(&service_);
     server_ = builder.BuildAndStart();
     listener_->Start();

@@ -14,6 +14,7 @@
 #include "device/base/grpc_connect.h"
 #include "device/base/unique_fd.h"
 #include "proto/vipu/v1/vipuuser.grpc.pb.h"
+#include "server/rpc/call_guard.h"
 #include "server/security/certificates.h"
 
 namespace vpod {
@@ -39,7 +40,7 @@ class TlsTest : public testing::Test {
   }
   void Serve(const std::optional<Tls>& tls) {
     grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", base::ServerCredentials(tls), &port_);
+    builder.AddListeningPort("127.0.0.1:0", rpc::GuardedCredentials(tls), &port_);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
