@@ -95,6 +95,8 @@ class IpuofDevice : public session::Device {
 
   absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
     VPOD_RETURN_IF_ERROR(CheckProcess());
+    // An agent does not keep a cancel that comes before it has loaded a program.
+    if (cancelled_.stop_requested()) return absl::CancelledError("the run was cancelled");
     if (SdkLogs(LogModule::kIpuof, LogLevel::kTrace)) {
       LogIpuof(LogLevel::kTrace,
                absl::StrCat("Run of program ", program, ", slot ", slot, " on ", name_));
