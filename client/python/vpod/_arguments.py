@@ -9,6 +9,7 @@ import functools
 import inspect
 import operator
 import re
+import types
 
 
 # In errors about arguments: pybind11's, and that of a tensor which it takes for a list.
@@ -203,5 +204,7 @@ def explain(*modules):
                 setattr(owner, name, _explained(member, owner.__name__ if name == "__init__" else name, classes))
     for owner in owners:
         owner.__module__ = owner.__module__.replace("._vpod", "")
-        if "__init__" not in vars(owner) and not issubclass(owner, BaseException):
+        # Of a class without a constructor, pybind11 has a slot that refuses in words of its own.
+        without = isinstance(vars(owner).get("__init__"), types.WrapperDescriptorType)
+        if without and not issubclass(owner, BaseException):
             owner.__init__ = _refusal(f"{owner.__module__}.{owner.__qualname__}")

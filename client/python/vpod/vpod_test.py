@@ -706,7 +706,7 @@ class WrongCallsTest(Regression):
         message = str(raised.exception)
         self.assertRegex(message, r"recomputation \(recomputation=\"standard\"\): (fits|not alone)")
         self.assertRegex(message, r"off the chip \(off_chip_activations=True\): (fits|not alone)")
-        self.assertRegex(message, r"more gradient accumulation \(accumulation\): not tried")
+        self.assertRegex(message, r"more gradient accumulation \(shapes of inputs, accumulation\): not tried")
         self.assertNotIn("CompileOptions", message)
         arguments = set(re.findall(r"(\w+)=", message)) | {"memory_proportions", "tensor_shards"}
         self.assertLessEqual(arguments, set(re.findall(r"(\w+): ", vpod.compile.__doc__)))
