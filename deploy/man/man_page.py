@@ -19,7 +19,8 @@ def help_of(program, words=()):
 
 
 def escape(text):
-    text = text.replace("\\", "\\e").replace("-", "\\-")
+    # A line may break after the bar of alternatives, of which some are wider than a page.
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace("|", "|\\:")
     return "\\&" + text if text[:1] in (".", "'") else text
 
 
