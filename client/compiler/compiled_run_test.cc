@@ -197,14 +197,15 @@ RandomModel Build(uint32_t seed, uint32_t ipus) {
   std::mt19937 placement(seed + 1);
   RandomModel model;
   Graph& g = model.graph;
-  std::vector<Tensor> values{g.Input("x", {FLOAT32, {8, 6}})};
-  const auto any = [&] { return values[random() % values.size()]; };
   const auto variable = [&](Dims dims) {
     const program::TensorType type{FLOAT32, std::move(dims)};
     const std::string name = absl::StrCat("w", model.variables.size());
     model.variables.push_back(name);
     return g.Variable(name, type, RandomValues(type.elements(), random()));
   };
+  // A loss that depends on no variable would be refused.
+  std::vector<Tensor> values{g.Multiply(g.Input("x", {FLOAT32, {8, 6}}), variable({6}))};
+  const auto any = [&] { return values[random() % values.size()]; };
   for (int step = 5 + static_cast<int>(random() % 10); step > 0; --step) {
     g.SetIpu(placement() % ipus);
     Tensor x = any();
