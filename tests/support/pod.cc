@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "device/base/file.h"
 
@@ -33,7 +34,7 @@ int ReadPid(const std::string& path) {
   return pid;
 }
 
-// A socket bound to a port of 127.0.0.1; 0: any that is free.
+// A socket bound to a port of 127.0.0.1; invalid if the port is taken.
 base::UniqueFd Bound(int port) {
   base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int yes = 1;
@@ -42,7 +43,7 @@ base::UniqueFd Bound(int port) {
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return {};
   return fd;
 }
 
@@ -56,15 +57,19 @@ std::string Program(const std::string& path) {
 }
 
 int FreePort() {
-  const base::UniqueFd fd = Bound(0);
-  sockaddr_in address{};
-  socklen_t length = sizeof(address);
-  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length);
-  return ntohs(address.sin_port);
+  // Below the ports that the kernel gives to clients: one of those may be taken a moment later.
+  thread_local std::mt19937 random(std::random_device{}());
+  std::uniform_int_distribution<int> any(10000, 32767);
+  int port;
+  do {
+    port = any(random);
+  } while (!Bound(port).valid());
+  return port;
 }
 
 base::UniqueFd ListenOn(int port) {
   base::UniqueFd fd = Bound(port);
+  EXPECT_TRUE(fd.valid()) << "port " << port;
   EXPECT_EQ(listen(fd.get(), 1), 0) << "port " << port;
   return fd;
 }
