@@ -22,7 +22,7 @@ using google::protobuf::MethodDescriptor;
 
 // MiB. Calls that need no key may be read: 64 messages of 4 MiB, and something around them.
 constexpr long kMostOfController = 256 + 64;
-// An agent ends the connections of messages that are not complete beyond 192 MiB (incomplete_bytes
+// An agent ends the connections of messages that are not complete beyond 96 MiB (incomplete_bytes
 // in server/rpc/bounded_listener.h). Bytes that arrive between two checks come on top: on a busy
 // machine 586 MiB were measured.
 constexpr long kMostOfAgent = 768;
