@@ -1,10 +1,12 @@
 // Calls with headers that no gRPC client sends, by plain HTTP/2. With the version of gRPC that is
-// packaged, some of them are known to end servers (CVE-2023-1428, see deploy/known-holes.txt).
+// packaged, some of them are known to end servers (CVE-2023-1428, see deploy/known-holes.txt), or
+// to keep their threads busy (CVE-2023-33953).
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -60,21 +62,28 @@ std::string HeaderFrames(const Headers& headers) {
   return frames;
 }
 
-// Sends a call over a connection of its own and reads until there is an answer, the end of the
-// connection or a pause.
-void Call(const std::string& endpoint, const Headers& headers) {
+// A connection that has begun to speak HTTP/2.
+base::UniqueFd Connect(const std::string& endpoint) {
   const size_t colon = endpoint.rfind(':');
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(std::stoi(endpoint.substr(colon + 1))));
-  ASSERT_EQ(inet_pton(AF_INET, endpoint.substr(0, colon).c_str(), &address.sin_addr), 1);
-  const base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0)
+  EXPECT_EQ(inet_pton(AF_INET, endpoint.substr(0, colon).c_str(), &address.sin_addr), 1);
+  base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0)
       << endpoint << " takes no connection";
+  const std::string bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettingsFrame, 0, 0, "");
+  send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  return fd;
+}
+
+// Sends a call over a connection of its own and reads until there is an answer, the end of the
+// connection or a pause.
+void Call(const std::string& endpoint, const Headers& headers) {
+  const base::UniqueFd fd = Connect(endpoint);
   const timeval pause{0, 200000};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &pause, sizeof(pause));
-  const std::string bytes =
-      "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettingsFrame, 0, 0, "") + HeaderFrames(headers);
+  const std::string bytes = HeaderFrames(headers);
   send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   char answer[4096];
   while (recv(fd.get(), answer, sizeof(answer), 0) > 0) {
@@ -126,6 +135,47 @@ TEST(Http2HeadersTest, NoHeaderEndsADaemon) {
   EXPECT_EQ(devices.code, 0) << devices.err;
   EXPECT_EQ(pod.ServerPid(), server);
   EXPECT_EQ(pod.AgentPid(), agent);
+}
+
+// Sends headers that do not end, most of them in frames of one byte, until the connection ends.
+// Returns how many bytes of them the daemon took; at most `most`.
+size_t SendEndlessHeaders(const std::string& endpoint, size_t most) {
+  const base::UniqueFd fd = Connect(endpoint);
+  const timeval patience{30, 0};
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  // A header whose value of 16 MiB begins.
+  std::string frames = Frame(kHeadersFrame, 0, 1, std::string("\0\1x", 3) + Length(16 << 20));
+  std::string small;
+  for (int i = 0; i < 400; ++i) small += Frame(kContinuationFrame, 0, 1, "a");
+  for (size_t sent = 0; sent < most;
+       frames = sent < most / 2 ? Frame(kContinuationFrame, 0, 1, std::string(kMostInFrame, 'a'))
+                                : small) {
+    const ssize_t now = send(fd.get(), frames.data(), frames.size(), MSG_NOSIGNAL);
+    if (now < 0 && errno == EAGAIN) return most;  // it neither reads nor ends the connection
+    if (now <= 0) return sent;
+    sent += static_cast<size_t>(now);
+  }
+  return most;
+}
+
+TEST(Http2HeadersTest, EndlessHeadersEndTheirConnection) {
+  TestPod pod(4);
+  pod.CreatePartition("p1", 1);
+  vipu::ClientConfig config;
+  config.host = "127.0.0.1";
+  config.port = static_cast<uint32_t>(pod.port());
+  const auto partition = vipu::Client(config, std::chrono::seconds(20)).GetPartitionConfig("p1", 0);
+  ASSERT_TRUE(partition.ok()) << partition.status();
+  // What a daemon takes lies in buffers of the sockets, too.
+  constexpr size_t kMost = 64 << 20;
+  for (const std::string& endpoint :
+       {"127.0.0.1:" + std::to_string(pod.port()), partition->devices(0).endpoint()}) {
+    for (int i = 0; i < 5; ++i) EXPECT_LT(SendEndlessHeaders(endpoint, kMost), kMost) << endpoint;
+  }
+  const Outcome outcome = pod.Run({"vipu", "list", "partitions"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const Outcome devices = pod.Run({"gc-info", "--ipu-count"});
+  EXPECT_EQ(devices.code, 0) << devices.err;
 }
 
 }  // namespace
