@@ -46,7 +46,8 @@ class Liveness {
   // The daemon's own work goes on: without a beat between two rounds the service manager is told
   // nothing. Call from where a stuck daemon would be stuck.
   void Beat() { ++beats_; }
-  // Unavailable, and says what does not answer, if the last round failed.
+  // Unavailable, and says what does not answer, if the last round failed, or if the present one
+  // should have ended: gRPC may do anybody's work in the thread that asks, and keep it.
   absl::Status Status() const;
 
  private:
@@ -67,6 +68,8 @@ class Liveness {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;  // under way
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  // When the present round should have ended.
+  std::optional<std::chrono::steady_clock::time_point> due_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace vpod::rpc

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <string>
 #include <thread>
 
@@ -196,6 +197,24 @@ TEST(LivenessTest, StopsWhileItAsks) {
   liveness.Start(options);
   liveness.Stop();
   EXPECT_TRUE(liveness.Status().ok());
+}
+
+// As when gRPC has the thread that asks do the work of somebody else's connection.
+TEST(LivenessTest, AQuestionThatDoesNotEndIsNoAnswer) {
+  const Server server;
+  std::promise<void> goes_on;
+  Liveness liveness;
+  liveness.Start({.questions = {{server.endpoint(), "/none"}},
+                  .is_excused =
+                      [future = goes_on.get_future().share(), test = std::this_thread::get_id()] {
+                        if (std::this_thread::get_id() != test) future.wait();
+                        return false;
+                      },
+                  .interval = std::chrono::milliseconds(1),
+                  .patience = std::chrono::milliseconds(1)});
+  while (liveness.Status().ok()) std::this_thread::yield();
+  EXPECT_EQ(liveness.Status().message(), "the question whether the end-points answer does not end");
+  goes_on.set_value();
 }
 
 }  // namespace
