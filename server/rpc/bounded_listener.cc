@@ -123,6 +123,9 @@ struct BoundedListener::Impl {
   // hundred times (seen with 1.51 and with a thousand calls that end at once).
   static void WakeForReset(const Connection& connection);
   void End(Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Ends a connection in the middle of a message. After a mere end, its client would wait for room
+  // to send until this host forgets the connection, which takes a minute.
+  void Reset(Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Forgets those that have ended.
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Whether gRPC still has the connection; and the descriptor, which then is ours too.
@@ -259,6 +262,14 @@ void BoundedListener::Impl::End(Connection& connection) {
   if (fd.valid()) shutdown(fd.get(), SHUT_RDWR);
 }
 
+void BoundedListener::Impl::Reset(Connection& connection) {
+  if (const base::UniqueFd fd = Descriptor(connection); fd.valid()) {
+    const linger reset{.l_onoff = 1, .l_linger = 0};
+    setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  }
+  End(connection);
+}
+
 void BoundedListener::Impl::Watch(std::chrono::milliseconds period) {
   watch.expires_after(period);
   watch.async_wait([this](const error_code& cancelled) {
@@ -309,7 +320,7 @@ uint64_t BoundedListener::Impl::EndThoseWithMost(const std::vector<Connection*>&
   }
   const std::vector<size_t> ended = ConnectionsToEnd(held, limits.incomplete_bytes);
   for (const size_t i : ended) {
-    End(*connections[i]);
+    Reset(*connections[i]);
     ended_bytes += std::exchange(connections[i]->held, 0);
   }
   ended_since_warned += ended.size();
