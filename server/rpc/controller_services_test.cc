@@ -148,6 +148,8 @@ class SecureServicesTest : public ControllerServicesTest {
     const auto key = controller_->CreateUser(alice, "root");
     ASSERT_TRUE(key.ok()) << key.status();
     key_ = *key;
+    // The guard, which is not there, would have tried the key.
+    ASSERT_TRUE(controller::ShowKey(controller_->users(), "alice", key_).ok());
     for (int i = 0; i < kPartitions; ++i) ASSERT_TRUE(Create(Wanted(absl::StrCat("p", i), 1)).ok());
     gateway_.ConfirmAll();
     Serve(/*secure=*/true);
