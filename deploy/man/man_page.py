@@ -19,8 +19,9 @@ def help_of(program, words=()):
 
 
 def escape(text):
-    # A line may break after the bar of alternatives, of which some are wider than a page.
-    text = text.replace("\\", "\\e").replace("-", "\\-").replace("|", "|\\:")
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    # Alternatives that are wider than a page may break after each bar.
+    text = text.replace("|", "|\\:") if len(text) > 80 else text
     return "\\&" + text if text[:1] in (".", "'") else text
 
 
@@ -89,6 +90,7 @@ def render(version, program, name, section, summary, others):
     usage, introduction, sections = sections_of(help_of(program))
     page = [
         f'.TH {escape(name.upper())} {section} "" "Virtual IPU\\-POD {version}"',
+        ".ad l",  # a line without spaces cannot be adjusted
         ".SH NAME", escape(f"{name} - {summary}"),
         ".SH SYNOPSIS", "\\fB" + escape(usage) + "\\fP",
     ]
