@@ -297,9 +297,11 @@ uint64_t BoundedListener::Impl::LookAtAll() {
   std::vector<Connection*> holding;
   for (Connections* connections : {&idle, &busy}) {
     for (Connection& each : *connections) {
+      // gRPC has closed a connection that ended, and its descriptor may be that of another by now.
+      if (InodeOf(each.fd) != each.inode) continue;
       const std::optional<TcpInfo> info = TcpInfoOf(each.fd);
       if (info.has_value() && info->closed) WakeForReset(each);
-      if (!info.has_value() || info->received_bytes < each.received) continue;  // another's by now
+      if (!info.has_value() || info->received_bytes < each.received) continue;
       const uint64_t more =
           info->received_bytes - std::exchange(each.received, info->received_bytes);
       const uint64_t less = std::exchange(each.delivered, 0) + kForgiven;
