@@ -224,7 +224,7 @@ absl::Status CheckStorage(const std::string& storage) {
   const std::string log = base::ReadFile(storage + "-wal");
   const controller::WalReport report = controller::JudgeWal(database, log, acknowledged);
   if (report.end == controller::WalEnd::kDamaged) return damaged(report.why);
-  // What can be salvaged of an intact log is all of it.
+  // The whole of an intact log can be salvaged.
   const auto contents = controller::Salvage(database, log, acknowledged);
   return contents.ok() ? absl::OkStatus() : damaged(contents.status().message());
 }

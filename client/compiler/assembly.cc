@@ -172,7 +172,7 @@ v1::Executable Assembler::Finish() {
 }
 
 v1::Origins Assembler::Origins(const std::vector<std::string>& memory_options) {
-  // A name that cannot be shown is no reason to refuse a program.
+  // A program is not refused because a name of an option cannot be shown.
   for (const std::string& name : memory_options)
     origins_.add_memory_options(base::Printable(name, program::kMostOriginBytes - 3));
   for (const v1::Origin& origin : table_.all()) *origins_.add_origins() = origin;

@@ -275,7 +275,7 @@ TEST(MemoryAdviceTest, WhatAProgramHasNoOptionForIsNotAdvised) {
   options.front.names = model::NoOptions();
   options.front.names.recomputation = "--recompute standard";
   options.front.rebuild = [](const std::vector<model::MemoryAdvice>&) -> absl::StatusOr<Model> {
-    ADD_FAILURE() << "advice was tried for which there is no option";
+    ADD_FAILURE() << "advice without an option was tried";
     return absl::InvalidArgumentError("no option does it");
   };
   EXPECT_THAT(Tried({}, options),

@@ -37,7 +37,7 @@ absl::Status FairQueue::Add(const std::string& party, Work work) {
     if (ends_) return Ends();
     const auto it = parties_.find(party);
     const size_t of_party = it == parties_.end() ? 0 : it->second.waiting.size();
-    // The message names nobody: whoever is refused is not to learn which names exist.
+    // The message names nobody, so that a refused caller does not learn which names exist.
     if (of_party >= most_waiting_ || (of_party > 0 && waiting_ >= most_together_))
       return absl::ResourceExhaustedError("Too many calls wait; try again.");
     Party& asking = parties_[party];

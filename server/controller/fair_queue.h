@@ -39,7 +39,7 @@ class FairQueue {
 
  private:
   struct Party {
-    uint64_t turns = 0;       // that it has had, and those that it missed while it did not ask
+    uint64_t turns = 0;       // the party has had, or missed while it did not ask
     std::list<Work> waiting;  // longest first
   };
   void Serve() ABSL_LOCKS_EXCLUDED(mutex_);

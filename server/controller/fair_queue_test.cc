@@ -40,7 +40,7 @@ class FairQueueTest : public testing::Test {
   void AskTimes(int times, const std::string& party) {
     for (int i = 0; i < times; ++i) EXPECT_EQ(Ask(party), absl::OkStatus()) << party << " " << i;
   }
-  // Whose work has begun, once so much has.
+  // The parties of the pieces of work that have begun; waits until there are `count`.
   std::vector<std::string> Began(size_t count) {
     while (true) {
       base::MutexLock lock(mutex_);
@@ -69,7 +69,8 @@ TEST_F(FairQueueTest, OneWhoAsksOftenIsInNobodysWay) {
   EXPECT_EQ(std::count(began.begin(), began.end(), "zoe"), 2) << "they take turns";
 }
 
-// Else somebody asks a thousand times in alice's name, and alice waits for whoever comes next.
+// Otherwise somebody could ask a thousand times in alice's name, and alice would have to wait for
+// every party that comes later.
 TEST_F(FairQueueTest, OneWhoComesLaterIsNotAheadForLong) {
   AskTimes(30, "alice");
   for (int i = 0; i < 10; ++i) EXPECT_EQ(EndOne(), "alice");

@@ -18,7 +18,7 @@ namespace vpod::controller {
 namespace {
 
 constexpr char kKind[] = "user";
-// Parties in the queue that are no users; no user can have them as an id.
+// Two parties of the queue are not users. No user can have such an id.
 constexpr char kUnknown[] = "(unknown)", kIssuing[] = "(new keys)";
 // A user who waits for 64 trials has waited for about a second.
 constexpr size_t kMostWaiting = 64, kMostTogether = 1024;

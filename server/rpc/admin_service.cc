@@ -3,8 +3,8 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "device/base/mutex.h"
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
+#include "server/rpc/cancellable_call.h"
 #include "server/rpc/eviction_queue.h"
 #include "server/rpc/service_support.h"
 
@@ -15,24 +15,6 @@ using base::ToGrpc;
 using controller::CallerCheck;
 using grpc::ServerContext;
 using grpc::Status;
-
-// A call that others may end while it lasts.
-class CancellableCall {
- public:
-  explicit CancellableCall(ServerContext* context) : context_(context) {}
-  void Cancel() {
-    base::MutexLock lock(mutex_);
-    if (context_ != nullptr) context_->TryCancel();
-  }
-  void End() {
-    base::MutexLock lock(mutex_);
-    context_ = nullptr;
-  }
-
- private:
-  base::Mutex mutex_;
-  ServerContext* context_ ABSL_GUARDED_BY(mutex_);
-};
 
 class AdminService : public MeasuredService {
  public:
@@ -295,7 +277,7 @@ class AdminService : public MeasuredService {
   bool Send(const std::string& bytes, const vipuadmin::BackupSummary& summary,
             ServerContext& context, grpc::ServerWriter<vipuadmin::BackupReply>& writer) {
     constexpr size_t kPiece = 256 << 10;
-    const auto call = std::make_shared<CancellableCall>(&context);
+    const auto call = std::make_shared<CancellableCall>(context);
     const absl::Cleanup over = [&] { call->End(); };
     const auto write = [&](const vipuadmin::BackupReply& reply) {
       const uint64_t entry = unread_backups_.Add(bytes.size(), [call] { call->Cancel(); });

@@ -103,7 +103,7 @@ class WaitingCall {
 };
 
 // gRPC asks the guard about a call. The C++ interface would run the guard on a pool of threads,
-// where a call waits behind calls whose keys are tried, whoever they are of.
+// where a call waits behind the trials of the keys of all other users.
 void Process(void* guard, grpc_auth_context* peer, const grpc_metadata* metadata, size_t count,
              grpc_process_auth_metadata_done_cb done, void* call) {
   Headers headers;

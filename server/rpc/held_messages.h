@@ -8,7 +8,7 @@
 
 namespace vpod::rpc {
 
-// What a connection holds of messages that are not complete.
+// The incomplete messages of a connection.
 struct HeldMessages {
   std::string host;  // of the client
   uint64_t bytes = 0;

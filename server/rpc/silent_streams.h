@@ -1,6 +1,6 @@
 // Streams of a synchronous service that wait for their client's next message. Each holds a thread,
 // and gRPC would wait without end: here the call of a client that is silent for too long ends, and
-// if too many wait, those that have waited longest.
+// if too many calls wait, the calls that have waited longest end.
 #pragma once
 
 #include <grpcpp/server_context.h>

@@ -166,7 +166,7 @@ TEST(Http2HeadersTest, EndlessHeadersEndTheirConnection) {
   config.port = static_cast<uint32_t>(pod.port());
   const auto partition = vipu::Client(config, std::chrono::seconds(20)).GetPartitionConfig("p1", 0);
   ASSERT_TRUE(partition.ok()) << partition.status();
-  // What a daemon takes lies in buffers of the sockets, too.
+  // The buffers of the sockets hold some of what was sent, too.
   constexpr size_t kMost = 64 << 20;
   for (const std::string& endpoint :
        {"127.0.0.1:" + std::to_string(pod.port()), partition->devices(0).endpoint()}) {

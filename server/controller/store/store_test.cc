@@ -233,7 +233,7 @@ TEST_F(StoreTest, DamagedPagesAreRefusedAndLeftAsTheyAre) {
             "storage " + path_ + " cannot be trusted: it is damaged. Nothing was changed");
 }
 
-// What is logged while the object lives.
+// Collects the log lines that are written while the object lives.
 class Logged {
  public:
   Logged() : before_(spdlog::default_logger()) {
