@@ -73,7 +73,7 @@ struct Served {
 // Clients send messages of a mebibyte, and there may be a client for each IPU.
 rpc::ConnectionLimits LimitsFor(uint32_t num_machines) {
   const uint64_t ipus = uint64_t{num_machines} * arch::kIpusPerMachine;
-  return {.incomplete_bytes = std::max<uint64_t>(96, 2 * ipus) << 20};
+  return {.incomplete_bytes = std::max(rpc::ConnectionLimits().incomplete_bytes, 2 * ipus << 20)};
 }
 
 // The server on `listen`, which then names the port that it has.

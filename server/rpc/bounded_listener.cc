@@ -38,7 +38,7 @@ using boost::system::error_code;
 // More than the headers of a call take, or what is around a message.
 constexpr uint64_t kCallBytes = 512;
 
-// Between two looks at all connections; the shorter one while they hold more than half of the
+// Between two looks at all connections; the shorter one while they hold more than a quarter of the
 // limit.
 constexpr std::chrono::milliseconds kPeriod{50}, kHurriedPeriod{10};
 
@@ -280,7 +280,7 @@ void BoundedListener::Impl::Watch(std::chrono::milliseconds period) {
       held = LookAtAll();
     }
     // A fast network brings much in a period.
-    Watch(held > limits.incomplete_bytes / 2 ? kHurriedPeriod : kPeriod);
+    Watch(held > limits.incomplete_bytes / 4 ? kHurriedPeriod : kPeriod);
   });
 }
 

@@ -26,7 +26,7 @@ struct ConnectionLimits {
   size_t descriptors_per_connection = 3;
   // Of messages that are not complete, of all connections: far more than well-behaved clients have
   // on their way.
-  uint64_t incomplete_bytes = 96ull << 20;
+  uint64_t incomplete_bytes = 64ull << 20;
 };
 
 class BoundedListener {
