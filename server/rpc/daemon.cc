@@ -87,6 +87,9 @@ class PrintableMessage : public spdlog::custom_flag_formatter {
 void BlockStopSignals() {
   const sigset_t signals = HandledSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // A shell script starts its background processes with an ignored SIGINT. Ignored signals of a
+  // daemon mean that it is ending.
+  for (const int stop : {SIGTERM, SIGINT}) std::signal(stop, SIG_DFL);
   std::signal(SIGPIPE, SIG_IGN);
   // A write beyond the limit of the file size is an error of that write, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
@@ -104,7 +107,10 @@ int WaitForStopSignal() {
   while (true) {
     int number = 0;
     sigwait(&signals, &number);
-    if (number != SIGHUP) return number;
+    if (number != SIGHUP) {
+      for (const int stop : {SIGTERM, SIGINT}) std::signal(stop, SIG_IGN);
+      return number;
+    }
     spdlog::info("going on after SIGHUP; options and certificates are read at the start only");
   }
 }

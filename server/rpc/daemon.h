@@ -17,7 +17,9 @@ void BlockStopSignals();
 // Raises the limit of open descriptors as far as the system lets this process: each client of an
 // agent takes several.
 void AllowManyDescriptors();
-// Waits for SIGTERM or SIGINT; returns its number. SIGHUP stops nothing.
+// Waits for SIGTERM or SIGINT; returns its number. SIGHUP stops nothing. The process ignores both
+// from then on, so that others see in /proc/<pid>/status that it is ending: `vpod up` does not take
+// such a daemon for one that serves.
 int WaitForStopSignal();
 
 // Tells the service manager that started this process (systemd, Type=notify) that it serves. Does

@@ -129,6 +129,24 @@ TEST(WaitForStopSignalTest, GoesOnAfterAHangup) {
       testing::ExitedWithCode(0), "");
 }
 
+bool IsIgnored(int number) {
+  struct sigaction action {};
+  return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+TEST(WaitForStopSignalTest, ShowsOthersThatTheProcessIsEnding) {
+  EXPECT_EXIT(
+      {
+        std::signal(SIGINT, SIG_IGN);  // as a shell script starts its background processes
+        BlockStopSignals();
+        if (IsIgnored(SIGINT) || IsIgnored(SIGTERM)) std::_Exit(1);
+        raise(SIGINT);
+        WaitForStopSignal();
+        std::_Exit(IsIgnored(SIGINT) && IsIgnored(SIGTERM) ? 0 : 2);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 // Like an agent whose kernel runs on.
 TEST(EndWithinTest, EndsAProcessWhateverItDoes) {
   EXPECT_EXIT(

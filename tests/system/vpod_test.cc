@@ -12,6 +12,7 @@
 #include <memory>
 #include <set>
 
+#include "device/base/file.h"
 #include "device/base/unique_fd.h"
 #include "tests/support/pod.h"
 
@@ -446,6 +447,41 @@ TEST(VpodTest, UpRestoresAPodWhoseAgentWasKilled) {
                                "50", "--num-replicas", "16", "replica_job", "--runs", "2"});
   EXPECT_EQ(job.code, 0) << job.err;
   EXPECT_EQ(DaemonsOf(pod), 1);
+}
+
+// Stops a daemon in the midst of its end, unless it is faster.
+void EndAndStop(int pid) {
+  const std::string status = "/proc/" + std::to_string(pid) + "/status";
+  kill(pid, SIGTERM);
+  // It ignores SIGTERM, signal 15, once it has taken one.
+  while (Lives(pid)) {
+    const std::string text = base::ReadFile(status);
+    const size_t ignored = text.find("SigIgn:\t");
+    if (ignored == std::string::npos) continue;
+    if ((std::stoull(text.substr(ignored + 8, 16), nullptr, 16) >> 14 & 1) != 0) break;
+  }
+  kill(pid, SIGSTOP);
+}
+
+// Such daemons still run, and may answer, for some seconds.
+TEST(VpodTest, UpDoesNotTakeDaemonsThatAreEndingForAPodThatIsUp) {
+  TestPod pod(8, {"--agents", "processes"});
+  const auto expect_up = [&](const std::vector<int>& ended) {
+    const Outcome up = pod.Run({"vpod", "up"});
+    ASSERT_EQ(up.code, 0) << up.err;
+    EXPECT_NE(up.out.find("POD8 is up: "), std::string::npos) << up.out;
+    for (const int pid : ended) EXPECT_FALSE(Lives(pid));
+    EXPECT_EQ(pod.Run({"vpod", "status"}).code, 0);
+  };
+  const int server = pod.ServerPid(), first = pod.AgentPid();
+  const int slow = pod.AgentPid(1);
+  EndAndStop(slow);
+  expect_up({slow});
+  EXPECT_EQ(pod.ServerPid(), server);
+  EXPECT_EQ(pod.AgentPid(), first);
+  const std::vector<int> all = {server, first, pod.AgentPid(1)};
+  for (const int pid : all) kill(pid, SIGTERM);
+  expect_up(all);
 }
 
 // The rest of the POD goes on, with its jobs.

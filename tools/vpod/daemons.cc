@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -53,6 +54,18 @@ bool RunsProgram(int pid, const std::string& program) {
       fs::read_symlink(absl::StrCat("/proc/", pid, "/exe"), error).filename().string();
   // A program that was rebuilt meanwhile shows as "name (deleted)".
   return exe == program || exe == program + " (deleted)";
+}
+
+// The set of signals in a line of /proc/<pid>/status, such as "SigIgn:\t0000000000001000": signal n
+// has bit n - 1 (proc(5)).
+uint64_t SignalsIn(absl::string_view status, absl::string_view label) {
+  uint64_t signals = 0;
+  for (absl::string_view line : absl::StrSplit(status, '\n')) {
+    if (absl::ConsumePrefix(&line, label) &&
+        absl::SimpleHexAtoi(absl::StripAsciiWhitespace(line), &signals))
+      return signals;
+  }
+  return 0;
 }
 
 // Whether paths mean the same to a process as to this one.
@@ -183,6 +196,13 @@ bool IsStopped(int pid) {
   const std::string stat = base::ReadFile(absl::StrCat("/proc/", pid, "/stat"));
   const size_t name_end = stat.rfind(')');
   return name_end != std::string::npos && stat.substr(name_end, 3) == ") T";
+}
+
+bool IsEnding(int pid) {
+  const auto bit = [](int signal) { return uint64_t{1} << (signal - 1); };
+  const std::string status = base::ReadFile(absl::StrCat("/proc/", pid, "/status"));
+  return (SignalsIn(status, "SigIgn:") & bit(SIGTERM)) != 0 ||
+         (SignalsIn(status, "ShdPnd:") & (bit(SIGTERM) | bit(SIGINT) | bit(SIGKILL))) != 0;
 }
 
 std::set<std::string> PidFiles(const std::string& directory, const std::string& program) {

@@ -34,6 +34,10 @@ int RunningDaemon(const std::string& pid_file, const std::string& program);
 // Whether a signal has stopped the process: it lives, but does not answer until SIGCONT.
 bool IsStopped(int pid);
 
+// Whether the process is told to end: a signal that ends it is pending, or it has taken one and
+// ignores SIGTERM since, as our daemons do. It may still answer for some seconds.
+bool IsEnding(int pid);
+
 // Pid files of a program's daemons in a directory, including lost files of daemons that live.
 std::set<std::string> PidFiles(const std::string& directory, const std::string& program);
 

@@ -141,14 +141,21 @@ std::string Pod::StoppedDaemon(const PodShape& shape) const {
 }
 
 std::vector<std::string> Pod::Missing(const PodShape& shape) const {
-  std::vector<std::string> missing, silent;
+  std::vector<std::string> missing, silent, ending;
   for (uint32_t agent = 0; agent < shape.agents(); ++agent) {
-    if (AgentPid(agent) == 0) silent.push_back(AgentName(agent));
+    const int pid = AgentPid(agent);
+    if (pid == 0) silent.push_back(AgentName(agent));
+    if (pid > 0 && IsEnding(pid)) ending.push_back(AgentName(agent));
   }
   if (!silent.empty())
     missing.push_back(FirstOf(silent) + Verb(silent, " does", " do") + " not run");
   if (ServerPid() == 0) {
     missing.insert(missing.begin(), "vipu-server does not run");
+    return missing;
+  }
+  if (IsEnding(ServerPid())) ending.insert(ending.begin(), kServer);
+  if (!ending.empty()) {
+    missing.push_back(FirstOf(ending) + Verb(ending, " is", " are") + " ending");
     return missing;
   }
   if (const std::string stopped = StoppedDaemon(shape); !stopped.empty()) {
@@ -174,6 +181,15 @@ std::vector<std::string> Pod::Missing(const PodShape& shape) const {
   if (!silent.empty())
     missing.push_back("agents " + FirstOf(silent) + Verb(silent, " is", " are") + " not up");
   return missing;
+}
+
+void Pod::AwaitEndingDaemons() const {
+  const auto await = [](const std::string& pid_file, const std::string& program) {
+    const int pid = RunningDaemon(pid_file, program);
+    if (pid > 0 && IsEnding(pid)) StopDaemon(pid_file, program);
+  };
+  for (const std::string& file : PidFiles(home_, kAgent)) await(file, kAgent);
+  await(ServerPidFile(), kServer);
 }
 
 // Also of a POD whose shape cannot be read any more.
@@ -460,6 +476,7 @@ absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
   std::error_code error;
   fs::create_directories(IpuofDirectory(), error);
   VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock());
+  AwaitEndingDaemons();
   // Another command may have been here meanwhile.
   VPOD_ASSIGN_OR_RETURN(shape, Wanted(request));
   if (is_up()) return Brought{shape, true};

@@ -65,11 +65,11 @@ class Pod {
   int AgentPid(uint32_t agent = 0) const;
   // Names the first daemon that a signal has stopped, and how it goes on; empty: there is none.
   std::string StoppedDaemon(const PodShape& shape) const;
-  // All processes of the POD run.
+  // All processes of the POD run; they may be ending.
   bool Running(const PodShape& shape) const;
   // Returns the reasons why a POD is not whole, a phrase each: a process that does not run or
-  // answer, machines that are not up, a cluster that an interrupted `vpod up` has not made. Asks
-  // the controller, for two seconds at most.
+  // answer, or is ending; machines that are not up, a cluster that an interrupted `vpod up` has not
+  // made. Asks the controller, for two seconds at most.
   std::vector<std::string> Missing(const PodShape& shape) const;
   // NotFound: no POD was brought up here. DataLoss: what says so is damaged.
   absl::StatusOr<PodShape> Shape() const;
@@ -129,6 +129,8 @@ class Pod {
   // Waits until `machines` machines have registered.
   absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> AwaitMachines(const PodShape& shape,
                                                                         uint32_t machines) const;
+  // Waits until daemons that were told to end have ended.
+  void AwaitEndingDaemons() const;
   bool StopAgents(const std::set<std::string>& but = {}) const;  // pid files of those that go on
   absl::Status WaitForServer(const PodShape& shape) const;
   // Takes the machines in, and makes a cluster of them unless a file describes others.
