@@ -114,6 +114,61 @@ TEST(VpodBackupTest, NoFilesAreLeftBehind) {
   EXPECT_EQ(left.out, "") << left.err;
 }
 
+// A new POD in its place would look like the one that was to come back.
+TEST(VpodBackupTest, UpRefusesToMakeAPodWhereARestoreWasKilled) {
+  TestPod pod(4);
+  pod.CreatePartition("p4", 4);
+  const std::string file = Backup(pod), pipe = pod.directory() + "/pipe";
+  ASSERT_EQ(pod.Shell("vpod down && mkfifo " + pipe).code, 0);
+  const std::string text = pod.home() + " holds an unfinished restore of " + pipe +
+                           "; repeat 'vpod restore', or give it up with 'vpod down'";
+  const auto kill_restore = [&] {
+    const auto restore = pod.Start({"vpod", "restore", pipe});
+    ASSERT_TRUE(Within(kSoon, [&] { return fs::exists(pod.home() + "/unfinished-restore"); }))
+        << restore->Err();
+    restore->Signal(SIGKILL);
+    restore->Wait();
+    for (const char* command : {"up", "status", "env"}) {
+      const Outcome refused = pod.Run({"vpod", command});
+      ExpectRefused(refused, text);
+      EXPECT_EQ(refused.code, 1);
+    }
+  };
+  kill_restore();
+  ASSERT_EQ(pod.Run({"vpod", "restore", file}).code, 0);
+  EXPECT_EQ(pod.Shell("vipu list partitions -o name").out, "p4\n");
+  ASSERT_EQ(pod.Run({"vpod", "down"}).code, 0);
+  kill_restore();
+  EXPECT_EQ(pod.Run({"vpod", "down"}).out, "POD in " + pod.home() + " is down.\n");
+  ASSERT_EQ(pod.Run({"vpod", "up", "--pod", "4", "--memory-limit", "1024"}).code, 0);
+  EXPECT_EQ(pod.Shell("vipu list partitions -o name").out, "");
+}
+
+// The controller ends vpod when it is about to replace the storage.
+TEST(VpodBackupTest, ARestoreThatWasKilledInTheMidstIsRepeated) {
+  for (const bool runs : {true, false}) {
+    SCOPED_TRACE(runs ? "over the POD" : "where none is");
+    TestPod pod(4, {"--secure"});
+    pod.CreatePartition("p4", 4);
+    const std::string file = Backup(pod), server = pod.directory() + "/bin/vipu-server";
+    if (!runs) {
+      ASSERT_EQ(pod.Run({"vpod", "down"}).code, 0);
+    }
+    fs::rename(server, server + ".real");
+    std::ofstream(server) << "#!/bin/sh\ncase \"$*\" in *" << pod.home()
+                          << "*--restore*) kill -9 $PPID;; *) exec " << server
+                          << ".real \"$@\";; esac\n";
+    fs::permissions(server, fs::perms::owner_all);
+    EXPECT_EQ(pod.Run({"vpod", "restore", file}).code, 128 + SIGKILL);
+    ExpectRefused(pod.Run({"vpod", "up"}), "holds an unfinished restore of " + file);
+    fs::rename(server + ".real", server);
+    const Outcome again = pod.Run({"vpod", "restore", file});
+    ASSERT_EQ(again.code, 0) << again.err;
+    EXPECT_EQ(pod.Shell("vipu list partitions -o name").out, "p4\n");
+    EXPECT_EQ(pod.Run({"vpod", "status"}).code, 0);
+  }
+}
+
 TEST(VpodBackupTest, ARefusedRestoreChangesNothing) {
   TestPod pod(4);
   const std::string file = Backup(pod), bad = pod.directory() + "/bad";

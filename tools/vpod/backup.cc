@@ -22,6 +22,7 @@
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
 #include "tools/vpod/ending_signals.h"
+#include "tools/vpod/restore_attempt.h"
 #include "tools/vpod/run_program.h"
 
 namespace vpod::tools {
@@ -191,9 +192,10 @@ absl::Status BackUp(const Pod& pod, const std::string& file) {
 }
 
 absl::StatusOr<std::string> Restore(Pod& pod, const std::string& file) {
+  VPOD_ASSIGN_OR_RETURN(const auto attempt, RestoreAttempt::Begin(pod, file));
   VPOD_ASSIGN_OR_RETURN(const auto staged, PrivateDirectory::Make());
   VPOD_RETURN_IF_ERROR(Unpack(file, staged->path()));
-  auto replaced = pod.Replace(staged->path());
+  auto replaced = pod.Replace(staged->path(), *attempt);
   if (replaced.ok()) return replaced;
   // Nobody else knows where it was unpacked.
   return absl::Status(

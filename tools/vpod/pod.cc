@@ -26,6 +26,7 @@
 #include "device/base/text.h"
 #include "device/base/unique_fd.h"
 #include "tools/vpod/daemons.h"
+#include "tools/vpod/restore_attempt.h"
 
 namespace vpod::tools {
 namespace {
@@ -201,6 +202,11 @@ bool Pod::StopAgents(const std::set<std::string>& but) const {
 }
 
 absl::StatusOr<PodShape> Pod::Shape() const {
+  VPOD_RETURN_IF_ERROR(CheckNoRestoreIsUnfinished(home_));
+  return ShapeAsItIs();
+}
+
+absl::StatusOr<PodShape> Pod::ShapeAsItIs() const {
   std::ifstream file(home_ + "/pod.json");
   if (!file && ServerPid() > 0) {
     return absl::DataLossError(
@@ -540,7 +546,8 @@ absl::StatusOr<bool> Pod::Stop(Then then) {
   VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock());
   const bool agent = StopAgents();
   const bool server = StopDaemon(ServerPidFile(), kServer);
-  const bool state = fs::exists(home_ + "/pod.json", error);
+  const bool state =
+      fs::exists(home_ + "/pod.json", error) || !CheckNoRestoreIsUnfinished(home_).ok();
   if (then != Then::kKeep) RemoveState();
   if (then == Then::kRemoveDirectory) VPOD_RETURN_IF_ERROR(RemoveDirectory());
   return agent || server || state || then == Then::kRemoveDirectory;

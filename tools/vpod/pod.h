@@ -33,6 +33,8 @@ struct PodRequest {
   std::optional<bool> agent_per_machine, described_clusters, secure;
 };
 
+class RestoreAttempt;
+
 class Pod {
  public:
   explicit Pod(std::string home) : home_(std::move(home)) {}
@@ -71,7 +73,8 @@ class Pod {
   // answer, or is ending; machines that are not up, a cluster that an interrupted `vpod up` has not
   // made. Asks the controller, for two seconds at most.
   std::vector<std::string> Missing(const PodShape& shape) const;
-  // NotFound: no POD was brought up here. DataLoss: what says so is damaged.
+  // NotFound: no POD was brought up here. DataLoss: what says so is damaged, or a restore that was
+  // begun here has not ended.
   absl::StatusOr<PodShape> Shape() const;
 
   // Brings the POD up and waits until all its machines answer. Restores the state of a POD that was
@@ -89,9 +92,10 @@ class Pod {
   // POD's keep the directory.
   absl::StatusOr<bool> Delete();
   // The POD becomes that of a backup in a directory, which has what CopyFiles copies and a backup
-  // of the storage; Up starts it then. Returns what vipu-server says about the storage.
-  // FailedPrecondition: another POD is here. A refusal changes nothing.
-  absl::StatusOr<std::string> Replace(const std::string& directory);
+  // of the storage; Up starts it then. The attempt is one to restore this POD. Returns what
+  // vipu-server says about the storage. FailedPrecondition: another POD is here. A refusal changes
+  // nothing; a failure in the midst of it leaves the mark of the attempt.
+  absl::StatusOr<std::string> Replace(const std::string& directory, RestoreAttempt& attempt);
   // Copies the files that make the POD what it is, without the storage.
   absl::Status CopyFiles(const std::string& to) const;
   // Lines for `eval`; of a secure POD those of a user of it, or of the administrator.
@@ -107,6 +111,8 @@ class Pod {
  private:
   enum class Then { kKeep, kForget, kRemoveDirectory };
   absl::StatusOr<bool> Stop(Then then);
+  // Shape, also of a POD that is restored in part.
+  absl::StatusOr<PodShape> ShapeAsItIs() const;
   // The POD that a request means. FailedPrecondition: it is not the one that is there.
   absl::StatusOr<PodShape> Wanted(const PodRequest& request) const;
   absl::Status CheckSame(const PodShape& wanted, const PodShape& existing) const;

@@ -21,6 +21,7 @@
 #include "tools/vpod/backup.h"
 #include "tools/vpod/daemons.h"
 #include "tools/vpod/pod.h"
+#include "tools/vpod/restore_attempt.h"
 #include "tools/vpod/run_program.h"
 
 namespace vpod::tools {
@@ -181,7 +182,10 @@ absl::Status Pod::RenewClientFiles(const PodShape& shape) const {
 
 // A storage belongs to machines by their addresses, and certificates to one authority.
 absl::Status Pod::CheckIsSame(const Pod& other, const PodShape& wanted) const {
-  const auto existing = Shape();
+  const std::string there = Described(wanted);
+  // A restore of this POD that has not ended has passed these checks, and changed what they read.
+  if (HalfRestoredPod(home_) == there) return absl::OkStatus();
+  const auto existing = ShapeAsItIs();
   if (absl::IsNotFound(existing.status())) {
     if (KeepPort(wanted.api_port).valid()) return absl::OkStatus();
     return absl::UnavailableError(absl::StrCat("port ", wanted.api_port,
@@ -190,7 +194,7 @@ absl::Status Pod::CheckIsSame(const Pod& other, const PodShape& wanted) const {
   }
   VPOD_RETURN_IF_ERROR(existing.status());
   const auto authority = [](const Pod& pod) { return base::ReadFile(pod.ServerCertificate().ca); };
-  const std::string here = Described(*existing), there = Described(wanted);
+  const std::string here = Described(*existing);
   if (here == there && existing->cluster_topology == wanted.cluster_topology &&
       authority(*this) == authority(other))
     return absl::OkStatus();
@@ -199,29 +203,30 @@ absl::Status Pod::CheckIsSame(const Pod& other, const PodShape& wanted) const {
       here == there ? ", other certificates" : "", "); 'vpod down' makes room for it"));
 }
 
-absl::StatusOr<std::string> Pod::Replace(const std::string& directory) {
+absl::StatusOr<std::string> Pod::Replace(const std::string& directory, RestoreAttempt& attempt) {
   const Pod other(directory);
   VPOD_ASSIGN_OR_RETURN(const PodShape wanted, other.Shape());
   const std::string backup = absl::StrCat(directory, "/", kStoreFile);
   // Tried on a storage of its own: what cannot be restored is refused while all is as it was.
   VPOD_RETURN_IF_ERROR(RestoreStorage(backup, directory + "/tried.db").status());
-  std::error_code error;
-  const bool is_new = fs::create_directories(home_, error);
-  absl::Cleanup remove = [&] {
-    if (!is_new) return;
-    RemoveState();
-    fs::remove_all(home_, error);
-  };
-  VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock());
   VPOD_RETURN_IF_ERROR(CheckIsSame(other, wanted));
+  VPOD_RETURN_IF_ERROR(attempt.BeginChange(Described(wanted)));
+  absl::Cleanup remove = [&] {
+    if (attempt.is_new()) RemoveState();
+  };
   StopDaemon(ServerPidFile(), kServer);
-  VPOD_ASSIGN_OR_RETURN(const std::string said, RestoreStorage(backup, Storage()));
+  auto said = RestoreStorage(backup, Storage());
+  if (!said.ok()) {
+    attempt.TakeBack();  // a storage is replaced as a whole, or says itself that it is not
+    return said;
+  }
   VPOD_RETURN_IF_ERROR(other.CopyFiles(home_));
   PodShape shape = wanted;
   if (shape.secure) VPOD_RETURN_IF_ERROR(TakeAdministrator(shape));
   VPOD_RETURN_IF_ERROR(RenewClientFiles(shape));
   VPOD_RETURN_IF_ERROR(WriteFiles(shape));
   std::move(remove).Cancel();
+  attempt.Finish();
   return said;
 }
 
@@ -239,6 +244,8 @@ void Pod::RemoveState() const {
   }
   for (const fs::path& file : files) fs::remove_all(file, error);
   fs::remove_all(CertificatesDirectory(), error);
+  // While files of a restore are left, so is its mark.
+  fs::remove(absl::StrCat(home_, "/", kRestoreMark), error);
 }
 
 absl::Status Pod::RenewIpuofFilesOf(const std::string& user, const PodShape& shape) const {
