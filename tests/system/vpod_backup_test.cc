@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -144,29 +145,105 @@ TEST(VpodBackupTest, UpRefusesToMakeAPodWhereARestoreWasKilled) {
   EXPECT_EQ(pod.Shell("vipu list partitions -o name").out, "");
 }
 
+// Puts a script in the place of vipu-server, which does something if its words match a pattern, and
+// is the controller else. Returns what puts the controller back.
+std::function<void()> ReplaceServer(TestPod& pod, const std::string& pattern,
+                                    const std::string& instead) {
+  const std::string server = pod.directory() + "/bin/vipu-server", real = server + ".real";
+  fs::rename(server, real);
+  std::ofstream(server) << "#!/bin/sh\ncase \"$*\" in " << pattern << ") " << instead
+                        << ";; esac\nexec " << real << " \"$@\"\n";
+  fs::permissions(server, fs::perms::owner_all);
+  return [=] { fs::rename(real, server); };
+}
+
 // The controller ends vpod when it is about to replace the storage.
 TEST(VpodBackupTest, ARestoreThatWasKilledInTheMidstIsRepeated) {
   for (const bool runs : {true, false}) {
     SCOPED_TRACE(runs ? "over the POD" : "where none is");
     TestPod pod(4, {"--secure"});
     pod.CreatePartition("p4", 4);
-    const std::string file = Backup(pod), server = pod.directory() + "/bin/vipu-server";
+    const std::string file = Backup(pod);
     if (!runs) {
       ASSERT_EQ(pod.Run({"vpod", "down"}).code, 0);
     }
-    fs::rename(server, server + ".real");
-    std::ofstream(server) << "#!/bin/sh\ncase \"$*\" in *" << pod.home()
-                          << "*--restore*) kill -9 $PPID;; *) exec " << server
-                          << ".real \"$@\";; esac\n";
-    fs::permissions(server, fs::perms::owner_all);
+    const auto put_back =
+        ReplaceServer(pod, "*" + pod.home() + "*--restore*", "kill -9 $PPID; exit");
     EXPECT_EQ(pod.Run({"vpod", "restore", file}).code, 128 + SIGKILL);
     ExpectRefused(pod.Run({"vpod", "up"}), "holds an unfinished restore of " + file);
-    fs::rename(server + ".real", server);
+    put_back();
     const Outcome again = pod.Run({"vpod", "restore", file});
     ASSERT_EQ(again.code, 0) << again.err;
     EXPECT_EQ(pod.Shell("vipu list partitions -o name").out, "p4\n");
     EXPECT_EQ(pod.Run({"vpod", "status"}).code, 0);
   }
+}
+
+void ExpectInterrupted(const Outcome& outcome, const std::string& command,
+                       const std::string& remains) {
+  EXPECT_EQ(outcome.code, 128 + SIGINT);
+  EXPECT_EQ(outcome.err, "vpod: error: '" + command + "' was interrupted; " + remains + "\n");
+}
+
+// Interrupts vpod, which has started the script, and waits for its end.
+constexpr char kInterrupt[] = "kill -INT $PPID; while kill -0 $PPID; do sleep 0.1; done; exit";
+
+TEST(VpodBackupTest, AnInterruptedRestoreSaysWhatRemains) {
+  TestPod pod(4);
+  const std::string file = Backup(pod), pipe = pod.directory() + "/pipe";
+  ASSERT_EQ(pod.Shell("vpod delete && mkfifo " + pipe).code, 0);
+  const auto restore = pod.Start({"vpod", "restore", pipe});
+  ASSERT_TRUE(Within(kSoon, [&] { return fs::exists(pod.home() + "/unfinished-restore"); }))
+      << restore->Err();
+  restore->Signal(SIGINT);
+  ExpectInterrupted(restore->Wait(), "vpod restore", "nothing has changed in " + pod.home());
+  EXPECT_FALSE(fs::exists(pod.home()));
+  const auto put_back = ReplaceServer(pod, "*" + pod.home() + "*--restore*", kInterrupt);
+  ExpectInterrupted(pod.Run({"vpod", "restore", file}), "vpod restore",
+                    "the POD in " + pod.home() +
+                        " is restored in part; repeat it, or give it up with 'vpod down'");
+  put_back();
+  const auto put_back_too = ReplaceServer(pod, "*--user-api-listen*", kInterrupt);
+  ExpectInterrupted(pod.Run({"vpod", "restore", file}), "vpod restore",
+                    "the POD in " + pod.home() + " is restored; 'vpod up' starts it");
+  put_back_too();
+  const Outcome up = pod.Run({"vpod", "up"});
+  EXPECT_EQ(up.code, 0) << up.err;
+}
+
+TEST(VpodBackupTest, AnInterruptedBackupSaysThatNothingIsWritten) {
+  TestPod pod(4);
+  const std::string file = pod.directory() + "/monday.backup", staging = pod.directory() + "/tmp";
+  ASSERT_TRUE(fs::create_directory(staging));
+  pod.environment()["TMPDIR"] = staging;
+  kill(pod.ServerPid(), SIGSTOP);  // it does not answer
+  const auto backup = pod.Start({"vpod", "backup", file});
+  ASSERT_TRUE(Within(kSoon, [&] { return !fs::is_empty(staging); })) << backup->Err();
+  backup->Signal(SIGINT);
+  ExpectInterrupted(backup->Wait(), "vpod backup", file + " is not written");
+  kill(pod.ServerPid(), SIGCONT);
+  EXPECT_FALSE(fs::exists(file));
+  EXPECT_TRUE(fs::is_empty(staging));
+}
+
+TEST(VpodBackupTest, AnInterruptedUpSaysWhatRemains) {
+  TestPod pod(0);
+  const std::vector<std::string> up = {
+      "vpod",           "up",   "--pod",      "4",
+      "--memory-limit", "1024", "--api-port", std::to_string(pod.port())};
+  const auto put_back = ReplaceServer(pod, "*--user-api-listen*", kInterrupt);
+  ExpectInterrupted(
+      pod.Run(up), "vpod up",
+      "the POD in " + pod.home() + " is not whole; 'vpod up' finishes it, 'vpod down' removes it");
+  put_back();
+  const Outcome next = pod.Run(up);
+  EXPECT_EQ(next.code, 0) << next.err;
+  ASSERT_TRUE(EndProcess(pod.ServerPid(), SIGTERM)) << "the daemon does not take it";
+  const auto put_back_too = ReplaceServer(pod, "*--user-api-listen*", kInterrupt);
+  ExpectInterrupted(pod.Run(up), "vpod up",
+                    "the POD in " + pod.home() + " runs in part; 'vpod up' starts the rest");
+  put_back_too();
+  EXPECT_EQ(pod.Run(up).code, 0);
 }
 
 TEST(VpodBackupTest, ARefusedRestoreChangesNothing) {

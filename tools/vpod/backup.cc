@@ -58,7 +58,7 @@ void RemoveTree(const std::string& root) {
 // files says whether the process that made them is still there.
 class PrivateDirectory {
  public:
-  static absl::StatusOr<std::unique_ptr<PrivateDirectory>> Make() {
+  static absl::StatusOr<std::unique_ptr<PrivateDirectory>> Make(EndingSignals& signals) {
     std::error_code error;
     const fs::path parent = fs::temp_directory_path(error);
     RemoveThoseOfTheKilled(parent);
@@ -66,25 +66,20 @@ class PrivateDirectory {
     if (mkdtemp(root.data()) == nullptr)
       return absl::UnavailableError(
           absl::StrCat("cannot make the directory ", root, ": ", std::strerror(errno)));
+    signals.AddCleanUp([root] { RemoveTree(root); });
     std::unique_ptr<PrivateDirectory> made(new PrivateDirectory(root));
     made->lock_ = Lock(root, O_CREAT);
     if (made->lock_.valid() && fs::create_directory(made->path(), error)) return made;
     return absl::UnavailableError(absl::StrCat("cannot make the directory ", made->path()));
   }
-  ~PrivateDirectory() {
-    RemoveTree(root_);
-    // A signal that came meanwhile ends the process now.
-    signals_.reset();
-  }
+  ~PrivateDirectory() { RemoveTree(root_); }
 
   std::string path() const { return root_ + "/files"; }
 
  private:
   static constexpr char kPrefix[] = "vpod-backup-";
 
-  explicit PrivateDirectory(std::string root)
-      : root_(std::move(root)),
-        signals_(std::make_unique<EndingSignals>([root = root_] { RemoveTree(root); })) {}
+  explicit PrivateDirectory(std::string root) : root_(std::move(root)) {}
 
   // Invalid if another process has it, or it is not there.
   static base::UniqueFd Lock(const std::string& root, int flags) {
@@ -111,7 +106,6 @@ class PrivateDirectory {
 
   const std::string root_;
   base::UniqueFd lock_;
-  std::unique_ptr<EndingSignals> signals_;
 };
 
 absl::Status NotABackup(const std::string& file, absl::string_view why) {
@@ -173,6 +167,7 @@ absl::Status Unpack(const std::string& file, const std::string& directory) {
 }  // namespace
 
 absl::Status BackUp(const Pod& pod, const std::string& file) {
+  EndingSignals signals("vpod backup", [file] { return file + " is not written"; });
   // Before anything is asked for: a backup is not to be lost to the next one.
   std::error_code error;
   if (fs::exists(fs::symlink_status(file, error)))
@@ -181,19 +176,20 @@ absl::Status BackUp(const Pod& pod, const std::string& file) {
   if (shape.unfinished || pod.ServerPid() == 0)
     return absl::FailedPreconditionError(
         absl::StrCat("the POD in ", pod.home(), " does not run; 'vpod up' starts it"));
-  VPOD_ASSIGN_OR_RETURN(const auto staged, PrivateDirectory::Make());
+  VPOD_ASSIGN_OR_RETURN(const auto staged, PrivateDirectory::Make(signals));
   VPOD_ASSIGN_OR_RETURN(const auto storage, vipu::Client(ApiOf(shape), kPatience).Backup());
   VPOD_RETURN_IF_ERROR(
       base::ReplaceFile(absl::StrCat(staged->path(), "/", kStoreFile), storage.first, 0600));
   VPOD_RETURN_IF_ERROR(pod.CopyFiles(staged->path()));
   VPOD_ASSIGN_OR_RETURN(const std::string archive,
                         RunProgram({"tar", "-C", staged->path(), "-czf", "-", "."}));
-  return base::ReplaceFile(file, archive, 0600);
+  return signals.Undisturbed([&] { return base::ReplaceFile(file, archive, 0600); },
+                             [file] { return file + " is written"; });
 }
 
-absl::StatusOr<std::string> Restore(Pod& pod, const std::string& file) {
-  VPOD_ASSIGN_OR_RETURN(const auto attempt, RestoreAttempt::Begin(pod, file));
-  VPOD_ASSIGN_OR_RETURN(const auto staged, PrivateDirectory::Make());
+absl::StatusOr<std::string> Restore(Pod& pod, const std::string& file, EndingSignals& signals) {
+  VPOD_ASSIGN_OR_RETURN(const auto attempt, RestoreAttempt::Begin(pod, file, signals));
+  VPOD_ASSIGN_OR_RETURN(const auto staged, PrivateDirectory::Make(signals));
   VPOD_RETURN_IF_ERROR(Unpack(file, staged->path()));
   auto replaced = pod.Replace(staged->path(), *attempt);
   if (replaced.ok()) return replaced;

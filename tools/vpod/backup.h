@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tools/vpod/ending_signals.h"
 #include "tools/vpod/pod.h"
 
 namespace vpod::tools {
@@ -19,7 +20,8 @@ absl::Status BackUp(const Pod& pod, const std::string& file);
 
 // Puts the POD of a file in its place, and says what vipu-server says; Pod::Up starts it then.
 // InvalidArgument: the file is no backup of a POD; FailedPrecondition: another POD is there. A
-// refusal leaves everything as it was.
-absl::StatusOr<std::string> Restore(Pod& pod, const std::string& file);
+// refusal leaves everything as it was. A signal that ends the process says what remains, also after
+// the end.
+absl::StatusOr<std::string> Restore(Pod& pod, const std::string& file, EndingSignals& signals);
 
 }  // namespace vpod::tools

@@ -16,6 +16,7 @@
 #include "tools/vpod/arguments.h"
 #include "tools/vpod/backup.h"
 #include "tools/vpod/doctor.h"
+#include "tools/vpod/ending_signals.h"
 #include "tools/vpod/fail.h"
 #include "tools/vpod/logs.h"
 #include "tools/vpod/new_project.h"
@@ -73,11 +74,29 @@ void SayWhatUsersAre(const PodShape& now, const PodDescription& description) {
                "everything; 'secure: true' in the file of a new POD has their keys checked\n");
 }
 
+// What an interrupted `vpod up` leaves. Its daemons go on, and may be starting.
+std::string LeftByUp(const Pod& pod, const std::string& file) {
+  const auto shape = pod.Shape();
+  const std::string& home = pod.home();
+  if (absl::IsNotFound(shape.status())) return absl::StrCat("no POD is in ", home);
+  if (!shape.ok()) return std::string(shape.status().message());
+  if (shape->unfinished) {
+    return absl::StrCat("the POD in ", home,
+                        " is not whole; 'vpod up' finishes it, 'vpod down' removes it");
+  }
+  if (!pod.Running(*shape))
+    return absl::StrCat("the POD in ", home, " runs in part; 'vpod up' starts the rest");
+  return absl::StrCat("the daemons of the POD in ", home, " run",
+                      file.empty() ? "" : ", and what " + file + " describes may be missing",
+                      "; 'vpod up", file.empty() ? "" : " -f " + file, "' makes sure of it");
+}
+
 int Up(const Arguments& arguments, const PodDescription& description) {
   const std::string& name = arguments.name.empty() ? description.name : arguments.name;
   const auto home = name.empty() ? vipu::PodHome() : vipu::HomeOfPod(name);
   if (!home.ok()) return FailWith(home.status());
   Pod pod(*home);
+  const EndingSignals signals("vpod up", [&] { return LeftByUp(pod, arguments.file); });
   const auto brought = pod.Up(description.request);
   if (!brought.ok()) return FailWith(brought.status());
   if (!brought->was_up) PrintUp(pod, brought->shape, name);
@@ -123,7 +142,8 @@ int Backup(const Pod& pod, const std::string& file) {
 }
 
 int RestorePod(Pod& pod, const Arguments& arguments) {
-  const auto restored = Restore(pod, arguments.file);
+  EndingSignals signals("vpod restore", [] { return "nothing has changed"; });
+  const auto restored = Restore(pod, arguments.file, signals);
   if (!restored.ok()) return Fail(restored.status().message());
   // Lines of vipu-server, which name the storage.
   for (absl::string_view line : absl::StrSplit(*restored, '\n', absl::SkipEmpty()))

@@ -212,7 +212,9 @@ absl::StatusOr<std::string> Pod::Replace(const std::string& directory, RestoreAt
   VPOD_RETURN_IF_ERROR(CheckIsSame(other, wanted));
   VPOD_RETURN_IF_ERROR(attempt.BeginChange(Described(wanted)));
   absl::Cleanup remove = [&] {
-    if (attempt.is_new()) RemoveState();
+    if (!attempt.is_new()) return;
+    RemoveState();
+    attempt.TakeBack();
   };
   StopDaemon(ServerPidFile(), kServer);
   auto said = RestoreStorage(backup, Storage());

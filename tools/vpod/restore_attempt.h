@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "device/base/unique_fd.h"
+#include "tools/vpod/ending_signals.h"
 #include "tools/vpod/pod.h"
 
 namespace vpod::tools {
@@ -25,15 +26,16 @@ absl::Status CheckNoRestoreIsUnfinished(const std::string& home);
 std::optional<std::string> HalfRestoredPod(const std::string& home);
 
 // Holds the POD's lock from its beginning to its end. If it is destroyed before anything has
-// changed, it leaves nothing behind.
+// changed, it leaves nothing behind; so does a signal that ends the process then.
 class RestoreAttempt {
  public:
   // Where no POD is, the mark is left at once: the next `vpod up` is not to make a new one without
   // a word. A POD that is there stays usable until it changes. `file` names the backup.
   // Unavailable: another command works there, or nothing can be written.
   static absl::StatusOr<std::unique_ptr<RestoreAttempt>> Begin(const Pod& pod,
-                                                               const std::string& file);
-  ~RestoreAttempt() { Abandon(); }
+                                                               const std::string& file,
+                                                               EndingSignals& signals);
+  ~RestoreAttempt();
   RestoreAttempt(const RestoreAttempt&) = delete;
   RestoreAttempt& operator=(const RestoreAttempt&) = delete;
 
@@ -41,25 +43,32 @@ class RestoreAttempt {
   bool is_new() const { return is_new_; }
   // Call before the POD changes, with the description of the POD to be.
   absl::Status BeginChange(const std::string& description);
-  // Nothing has changed since BeginChange: the change failed as a whole.
-  void TakeBack() { is_marked_ = !was_half_restored_; }
+  // What was changed since BeginChange is as it was again.
+  void TakeBack();
   // The POD is that of the backup.
   void Finish();
-  // Removes what the attempt has made, unless it has begun to change the POD of a directory that
-  // was there.
-  void Abandon();
 
  private:
-  RestoreAttempt(std::string home, std::string file, bool is_new)
-      : home_(std::move(home)), file_(std::move(file)), is_new_(is_new) {}
-  absl::Status Mark(const std::string& description) const;
+  enum class State { kUnchanged, kChanging, kDone };
+
+  RestoreAttempt(const std::string& home, const std::string& file, EndingSignals& signals);
+  // Makes the directory and leaves the mark, as Begin says.
+  absl::Status Prepare(const Pod& pod);
+  absl::Status Mark(const std::string& description);
+  // Removes what the attempt has made, if nothing has changed.
+  void CleanUp() const;
+  // What remains, for the user whose command ends now.
+  std::string Remains() const;
+  EndingSignals::LastAct LastAct();
 
   const std::string home_, file_;
-  const bool is_new_;
-  bool was_half_restored_ = false;  // by an earlier attempt
-  bool is_marked_ = false;          // by this attempt, and nothing has changed
-  bool is_finished_ = false;        // or abandoned
+  EndingSignals& signals_;
   base::UniqueFd lock_;
+  // A signal looks at them; they change while it has to wait.
+  State state_ = State::kUnchanged;
+  bool is_new_ = false;
+  bool is_marked_ = false;          // by this attempt
+  bool was_half_restored_ = false;  // by an earlier attempt
 };
 
 }  // namespace vpod::tools
