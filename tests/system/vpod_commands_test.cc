@@ -501,12 +501,24 @@ TEST_F(DescribedPodTest, WhatTheControllerRefusesIsNamedAndCanBeMended) {
   std::string wrong = "machines: 1\nmemory_limit: 1024\npartitions:\n  - {id: p, size: 3}\n";
   const Outcome refused = Apply(wrong);
   EXPECT_EQ(refused.code, 1);
-  EXPECT_NE(refused.err.find("vpod: error: partition p: 3 IPUs requested"), std::string::npos)
+  EXPECT_NE(refused.err.find("/pod.yaml:4: partition p: 3 IPUs requested"), std::string::npos)
       << refused.err;
   wrong.replace(wrong.find("size: 3"), 7, "size: 4");
   EXPECT_EQ(Apply(wrong).out, "partition p is made.\n");
   // The default POD's partitions are found without any variable.
   EXPECT_EQ(pod_.Run({"gc-info", "--ipu-count"}).out, "4\n");
+}
+
+TEST_F(DescribedPodTest, AnIdThatLeadsNowhereIsNamedWithItsLineAndNothingIsMade) {
+  std::string wrong = kLab;
+  wrong.replace(wrong.find("allocation: a1"), 14, "allocation: a9");
+  const Outcome refused = Apply(wrong);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.err, "vpod: error: " + pod_.directory() +
+                             "/pod.yaml:12: partition p4: there is no allocation a9; there are "
+                             "a1, c1, c2\n");
+  EXPECT_EQ(refused.out.find("is made"), std::string::npos) << refused.out;
+  EXPECT_EQ(Apply(kLab).code, 0);
 }
 
 TEST_F(DescribedPodTest, MistakesInTheFileAreRefusedBeforeAnythingStarts) {

@@ -16,6 +16,7 @@
 #include "client/vipu/ipuof_config.h"
 #include "device/base/status.h"
 #include "tools/vipu/json.h"
+#include "tools/vpod/pod_references.h"
 
 namespace vpod::tools {
 namespace {
@@ -56,6 +57,13 @@ std::vector<std::string> Differences(const std::string& object, const Message& d
   return differences;
 }
 
+template <class Object>
+std::set<std::string> Ids(const std::vector<Object>& objects) {
+  std::set<std::string> ids;
+  for (const Object& object : objects) ids.insert(object.id());
+  return ids;
+}
+
 class Applier {
  public:
   Applier(const Pod& pod, const PodShape& shape, const PodDescription& description,
@@ -90,12 +98,17 @@ class Applier {
   }
 
  private:
-  // Finds what is there, and what of it is not as described.
+  // Finds what is there, and what of it is not as described. NotFound: an id in the description
+  // leads to nothing.
   absl::Status LookAround() {
     VPOD_ASSIGN_OR_RETURN(const auto clusters, client_.ListClusters());
     VPOD_ASSIGN_OR_RETURN(const auto allocations, client_.ListAllAllocations());
     VPOD_ASSIGN_OR_RETURN(const auto users, client_.ListUsers());
     VPOD_ASSIGN_OR_RETURN(const auto partitions, client_.ListPartitions());
+    VPOD_ASSIGN_OR_RETURN(const auto agents, client_.ListAgents());
+    VPOD_RETURN_IF_ERROR(CheckReferences(
+        description_,
+        {.agents = Ids(agents), .clusters = Ids(clusters), .allocations = Ids(allocations)}));
     std::vector<vipuuser::PartitionRequirements> wanted, requirements;
     for (const auto& partition : description_.partitions)
       wanted.push_back(partition.requirements());
@@ -168,8 +181,9 @@ class Applier {
     return vipu::WriteIpuofFiles(partition, client_.config().address());
   }
 
-  static absl::Status Named(const std::string& object, const absl::Status& status) {
-    return absl::Status(status.code(), absl::StrCat(object, ": ", status.message()));
+  absl::Status Named(const std::string& object, const absl::Status& status) const {
+    return absl::Status(status.code(),
+                        absl::StrCat(description_.PlaceOf(object), object, ": ", status.message()));
   }
 
   const Pod& pod_;

@@ -23,10 +23,13 @@ namespace {
 
 constexpr uint32_t kMostMachines = arch::kMaxIpusPerPod / arch::kIpusPerMachine;
 
+int LineOf(const YAML::Node& node) {
+  return std::max(node.Mark().line, 0) + 1;  // an empty file has none
+}
+
 // "pod.yaml:7: what" for the node's line.
 absl::Status Wrong(const YAML::Node& node, const std::string& what) {
-  const int line = std::max(node.Mark().line, 0);  // an empty file has none
-  return absl::InvalidArgumentError(absl::StrCat(line + 1, ": ", what));
+  return absl::InvalidArgumentError(absl::StrCat(LineOf(node), ": ", what));
 }
 
 // Takes the value of a key, or says what is wrong with it.
@@ -127,10 +130,23 @@ absl::Status TakeKeys(const std::string& what, const YAML::Node& node, const Key
   return absl::OkStatus();
 }
 
-// Objects with ids of their own.
+// Notes where an object, its values and the ids in its lists are.
+void NoteLines(const std::string& object, const YAML::Node& node,
+               std::map<std::string, int>& lines) {
+  lines[object] = LineOf(node);
+  for (const auto& entry : node) {
+    const std::string value = absl::StrCat(object, " ", entry.first.Scalar());
+    lines[value] = LineOf(entry.second);
+    if (!entry.second.IsSequence()) continue;
+    for (const YAML::Node& item : entry.second)
+      lines[absl::StrCat(value, " ", item.Scalar())] = LineOf(item);
+  }
+}
+
+// Objects with ids of their own. `what` has an article: "a cluster".
 Take ObjectsInto(const std::string& what, std::vector<std::string> required,
-                 std::function<Keys()> next) {
-  return [=](const std::string& key, const YAML::Node& list) -> absl::Status {
+                 std::function<Keys()> next, std::map<std::string, int>& lines) {
+  return [=, &lines](const std::string& key, const YAML::Node& list) -> absl::Status {
     if (!list.IsSequence()) return Wrong(list, absl::StrCat(key, " must be a list"));
     std::set<std::string> ids;
     for (const YAML::Node& node : list) {
@@ -140,6 +156,8 @@ Take ObjectsInto(const std::string& what, std::vector<std::string> required,
       }
       if (!ids.insert(node["id"].Scalar()).second)
         return Wrong(node, absl::StrCat(what, " ", node["id"].Scalar(), " is described twice"));
+      const std::string kind = what.substr(what.find(' ') + 1);
+      NoteLines(absl::StrCat(kind, " ", node["id"].Scalar()), node, lines);
     }
     return absl::OkStatus();
   };
@@ -229,19 +247,26 @@ Keys PodKeys(PodDescription& pod) {
       {"metrics_port",
        NumberInto([&](uint32_t number) { request.metrics_port = number; }, 1, 65535)},
       {"secure", BooleanInto([&](bool yes) { request.secure = yes; })},
-      {"clusters", ObjectsInto("a cluster", {"id", "agents"}, Next(pod.clusters, ClusterKeys))},
+      {"clusters",
+       ObjectsInto("a cluster", {"id", "agents"}, Next(pod.clusters, ClusterKeys), pod.lines)},
       {"allocations", ObjectsInto("an allocation", {"id", "cluster", "agents"},
-                                  Next(pod.allocations, AllocationKeys))},
-      {"users", ObjectsInto("a user", {"id"}, Next(pod.users, UserKeys))},
+                                  Next(pod.allocations, AllocationKeys), pod.lines)},
+      {"users", ObjectsInto("a user", {"id"}, Next(pod.users, UserKeys), pod.lines)},
       {"partitions",
-       ObjectsInto("a partition", {"id", "size"}, Next(pod.partitions, PartitionKeys))},
+       ObjectsInto("a partition", {"id", "size"}, Next(pod.partitions, PartitionKeys), pod.lines)},
   };
 }
 
 }  // namespace
 
+std::string PodDescription::PlaceOf(const std::string& what) const {
+  const auto line = lines.find(what);
+  return line == lines.end() ? "" : absl::StrCat(path, ":", line->second, ": ");
+}
+
 absl::StatusOr<PodDescription> ParsePodFile(const std::string& path, const std::string& text) {
   PodDescription pod;
+  pod.path = path;
   absl::Status status;
   try {
     status = TakeKeys("a POD", YAML::Load(text), PodKeys(pod));

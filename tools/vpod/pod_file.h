@@ -1,6 +1,7 @@
 // A POD described in a file: `vpod up -f pod.yaml`.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,13 @@ struct PodDescription {
   std::vector<vipuadmin::Allocation> allocations;
   std::vector<vipuadmin::User> users;
   std::vector<vipuuser::CreatePartitionRequest> partitions;
+
+  // Lines of the file, from 1: of an object, such as "partition p4", of a value of it, such as
+  // "partition p4 allocation", and of an id in a list, such as "user alice allocations a1".
+  std::map<std::string, int> lines;
+  std::string path;  // of the file; empty: there is none
+  // Returns "pod.yaml:7: " for one of these; empty: the file does not have it.
+  std::string PlaceOf(const std::string& what) const;
 };
 
 // InvalidArgument: "pod.yaml:7: …", what is wrong there and what is allowed; NotFound: the file

@@ -81,6 +81,16 @@ TEST(PodFileTest, EverythingThatAPodHas) {
   EXPECT_TRUE(pod->partitions[1].requirements().has_index());
 }
 
+TEST(PodFileTest, PlacesOfWhatItDescribes) {
+  const auto pod = ParsePodFile("pod.yaml", kLab);
+  ASSERT_TRUE(pod.ok()) << pod.status();
+  EXPECT_EQ(pod->PlaceOf("cluster c1"), "pod.yaml:11: ");
+  EXPECT_EQ(pod->PlaceOf("cluster c1 agents ag1"), "pod.yaml:12: ");
+  EXPECT_EQ(pod->PlaceOf("partition p1"), "pod.yaml:26: ");
+  EXPECT_EQ(pod->PlaceOf("partition p1 allocation"), "pod.yaml:28: ");
+  EXPECT_EQ(pod->PlaceOf("partition p9"), "");
+}
+
 TEST(PodFileTest, WhatIsNotGivenIsNotSet) {
   const auto pod = ParsePodFile("pod.yaml", "machines: 1\n");
   ASSERT_TRUE(pod.ok()) << pod.status();
