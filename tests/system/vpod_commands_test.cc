@@ -369,6 +369,31 @@ TEST_F(NamedPodsTest, CommandsTakeAName) {
       << nobody.err;
 }
 
+TEST_F(NamedPodsTest, ANameThatNoPodHasIsRefusedWithThoseThatThereAre) {
+  const auto expect = [&](const Outcome& outcome, const std::string& there_are) {
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_EQ(outcome.err,
+              "vpod: error: no POD has the name nope; 'vpod up --name nope' brings one up; " +
+                  there_are + "\n");
+  };
+  expect(pod_.Run({"vpod", "use", "nope"}), "there are no PODs yet");
+  ASSERT_EQ(pod_.Shell("mkdir -p ~/.vpod " + HomeOf("lab1") + " " + HomeOf("lab2")).code, 0);
+  for (const char* command :
+       {"vpod use nope", "vpod delete nope", "vpod status --name nope", "vpod --name nope status",
+        "vpod --name=nope status", "vpod down --name nope", "vpod logs --name nope",
+        "vpod env --name nope", "vpod backup file --name nope"}) {
+    SCOPED_TRACE(command);
+    const Outcome outcome = pod_.Shell(command);
+    expect(outcome, "there are default, lab1, lab2");
+    EXPECT_EQ(outcome.out, "");
+  }
+  const Outcome json = pod_.Run({"vpod", "status", "--name", "nope", "--json"});
+  expect(json, "there are default, lab1, lab2");
+  EXPECT_EQ(Parsed(json)["state"], "down");
+  EXPECT_EQ(pod_.Run({"vpod", "--name", "lab1", "status"}).out,
+            "no POD in " + HomeOf("lab1") + "\n");
+}
+
 TEST_F(NamedPodsTest, DeleteLeavesNothingOfThePodAndNothingElseIsTouched) {
   ASSERT_EQ(Up("lab1", 4).code, 0);
   ASSERT_EQ(pod_.Run({"vpod", "use", "lab1"}).code, 0);
@@ -377,8 +402,12 @@ TEST_F(NamedPodsTest, DeleteLeavesNothingOfThePodAndNothingElseIsTouched) {
   EXPECT_EQ(deleted.out, "POD in " + HomeOf("lab1") + " is deleted.\n");
   EXPECT_NE(pod_.Shell("test -e " + HomeOf("lab1")).code, 0);
   EXPECT_EQ(pod_.Run({"vpod", "use"}).out, "default\n");
-  EXPECT_EQ(pod_.Run({"vpod", "delete", "lab1"}).out, "there is no " + HomeOf("lab1") + "\n");
   ASSERT_EQ(Up("lab2", 4).code, 0);
+  const Outcome again = pod_.Run({"vpod", "delete", "lab1"});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_EQ(again.err,
+            "vpod: error: no POD has the name lab1; 'vpod up --name lab1' brings one up; there is "
+            "lab2\n");
   ASSERT_EQ(pod_.Shell("echo mine >" + HomeOf("lab2") + "/thesis").code, 0);
   const Outcome kept = pod_.Run({"vpod", "delete", "lab2"});
   EXPECT_EQ(kept.code, 1);

@@ -2,7 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/render/completion.h"
@@ -203,6 +206,15 @@ render::Candidates CandidatesFor(CLI::App& app, const std::vector<std::string>& 
   return candidates;
 }
 
+// `vpod --name lab1 status` is `vpod status --name lab1`.
+void MoveNameBehindCommand(std::vector<std::string>& words) {
+  if (words.empty()) return;
+  const bool is_joined = absl::StartsWith(words[0], "--name=");
+  const std::ptrdiff_t size = is_joined ? 1 : 2;
+  if ((is_joined || words[0] == "--name") && std::ssize(words) > size)
+    std::rotate(words.begin(), words.begin() + size, words.begin() + size + 1);
+}
+
 }  // namespace
 
 std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arguments) {
@@ -223,6 +235,7 @@ std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arg
     std::fputs(text.c_str(), stdout);
     return 0;
   }
+  MoveNameBehindCommand(words);
   // `vpod help up` is `vpod up --help`.
   if (!words.empty() && words[0] == kHelp && (words.size() == 1 || words[1].rfind('-', 0) != 0)) {
     words.erase(words.begin());

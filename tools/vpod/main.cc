@@ -1,10 +1,12 @@
 // vpod: brings local PODs up and down, and begins programs for them.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/render/completion.h"
 #include "client/vipu/client.h"
@@ -177,6 +179,28 @@ bool ShellNamesAnother(const std::string& home) {
          !vipu::Environment("IPUOF_VIPU_API_HOST").empty();
 }
 
+// Whether there is a POD, or something of one, in the directory.
+bool IsThere(const Pod& pod) {
+  std::error_code error;
+  return std::filesystem::exists(pod.home(), error) || pod.ServerPid() > 0 || pod.AgentPid() > 0;
+}
+
+// Says that nothing has a POD's name, and what names there are.
+int FailWithoutPod(const std::string& name) {
+  constexpr size_t kNamed = 8;
+  std::vector<std::string> names = vipu::PodNames();
+  const auto of_default = vipu::HomeOfPod(vipu::kDefaultPod);
+  if (of_default.ok() && IsThere(Pod(*of_default))) names.insert(names.begin(), vipu::kDefaultPod);
+  const size_t all = names.size();
+  names.resize(std::min(all, kNamed));
+  return Fail(
+      absl::StrCat("no POD has the name ", name, "; 'vpod up --name ", name, "' brings one up; ",
+                   all == 0   ? "there are no PODs yet"
+                   : all == 1 ? "there is "
+                              : "there are ",
+                   absl::StrJoin(names, ", "), all > kNamed ? absl::StrCat(", … of ", all) : ""));
+}
+
 int Use(const std::string& name) {
   if (name.empty()) {
     std::printf("%s\n", Shown(vipu::PodInUse()).c_str());
@@ -184,11 +208,7 @@ int Use(const std::string& name) {
   }
   const auto home = vipu::HomeOfPod(name);
   if (!home.ok()) return Fail(home.status().message(), 2);
-  std::error_code error;
-  if (name != vipu::kDefaultPod && !std::filesystem::exists(*home, error)) {
-    return Fail(absl::StrCat("no POD has the name ", name, "; 'vpod up --name ", name,
-                             "' brings one up, 'vpod list' shows the existing ones"));
-  }
+  if (name != vipu::kDefaultPod && !IsThere(Pod(*home))) return FailWithoutPod(name);
   const absl::Status used = vipu::UsePod(name);
   if (!used.ok()) return Fail(used.message());
   std::printf("The POD in use is %s in %s.\n", name.c_str(), Shown(*home).c_str());
@@ -295,6 +315,12 @@ int Main(int argc, char** argv) {
   if (!home.ok()) return Fail(home.status().message(), 2);
   Pod pod(*home);
   const std::string& command = arguments.command;
+  // A restore makes the POD, and a diagnosis may come before it.
+  const bool needs_pod = command != "restore" && command != "doctor" && command != "list";
+  if (needs_pod && !arguments.name.empty() && !IsThere(pod)) {
+    if (arguments.json) Status(pod, /*json=*/true);
+    return FailWithoutPod(arguments.name);
+  }
   if (command == "down") return Down(pod, arguments.keep);
   if (command == "backup") return Backup(pod, arguments.file);
   if (command == "restore") return RestorePod(pod, arguments);
