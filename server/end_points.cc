@@ -80,7 +80,7 @@ absl::Status EndPoints::Listen(const std::string& address,
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watchers;
   watchers.push_back(unread_.Watch(listener));
   watchers.push_back(requests_.Watch());
-  watchers.push_back(rpc::LogRefusedCalls());
+  watchers.push_back(rpc::LogRefusedCalls(options_.secure));
   builder.experimental().SetInterceptorCreators(std::move(watchers));
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) return absl::UnavailableError(absl::StrCat("cannot serve on ", address));

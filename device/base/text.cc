@@ -100,6 +100,10 @@ std::string OneLine(absl::string_view message) {
   return absl::StrCat(Printable(message, kHalf), Printable(end, std::string::npos));
 }
 
+std::string QuotedField(absl::string_view text, size_t most) {
+  return absl::StrCat("\"", absl::StrReplaceAll(Printable(text, most), {{"\"", "'"}}), "\"");
+}
+
 std::string ShellQuoted(absl::string_view text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }

@@ -36,6 +36,10 @@ std::string Printable(absl::string_view text, size_t most = 256);
 // quotes what it was given, the beginning and the end.
 std::string OneLine(absl::string_view message);
 
+// The text as the value of a field of a log line: Printable, between double quotes, with a single
+// quote for each double one of its own, so that no text looks like a further field.
+std::string QuotedField(absl::string_view text, size_t most = 256);
+
 // The text as one word of a POSIX shell: 'it'\''s'. Any bytes but NUL.
 std::string ShellQuoted(absl::string_view text);
 

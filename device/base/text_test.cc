@@ -99,6 +99,12 @@ TEST(PrintableTest, WhateverComesIsUtf8AndComesBackTheSame) {
   }
 }
 
+TEST(QuotedFieldTest, NoTextEndsTheField) {
+  EXPECT_EQ(QuotedField("alice"), "\"alice\"");
+  EXPECT_EQ(QuotedField("a\" user=\"root\n"), "\"a' user='root\uFFFD\"");
+  EXPECT_EQ(QuotedField("abcdef", 3), "\"abc…\"");
+}
+
 // A shell reads the word back.
 TEST(ShellQuotedTest, IsReadBackByAShell) {
   for (const std::string word : {"", "plain", "it's", "$(touch x)", "a b\n`c`\\\"'", "ö"}) {

@@ -392,7 +392,7 @@ std::vector<vipuagent::Holding> Agent::Holdings(bool unclaimed_only) const {
       holding.set_partition_id(lease->open.partition_id());
       holding.set_config_generation(lease->open.generation());
       holding.set_holder(absl::StrCat(ProcessName(process), " (", process.executable(), " of ",
-                                      process.user(), ")"));
+                                      lease->UserName(), ")"));
     }
   }
   return holdings;

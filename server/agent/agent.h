@@ -83,6 +83,9 @@ struct LeaseEvents {
   std::function<void(const ipuof::v1::AttachEvent&)> on_event;
   // The lease was ended by the agent (partition removed or reset); nothing follows.
   std::function<void(const absl::Status&)> on_revoked;
+  // The client showed the fabric key of `user`; empty for the partition's own secret. Called before
+  // the attach is answered or refused, and again whenever a waiting attach is tried again.
+  std::function<void(const std::string& user)> on_admitted;
 };
 
 class Agent {

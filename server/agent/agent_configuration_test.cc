@@ -10,6 +10,7 @@
 #include "server/agent/admission.h"
 #include "server/agent/agent.h"
 #include "server/agent/agent_test_util.h"
+#include "server/agent/declared.h"
 
 namespace vpod::agent {
 namespace {
@@ -148,6 +149,34 @@ TEST_F(AgentTest, LeasesOfAUserEndWithTheUsersRight) {
   change(3, "new secret");
   EXPECT_TRUE(agent_->HasLease(again));
   EXPECT_TRUE(agent_->HasLease(bob));
+}
+
+// The log names the user of a refused attach only if the process showed that user's key.
+TEST_F(AgentTest, AnAttachTellsWhoseKeyWasShownBeforeItIsRefused) {
+  MustAttach(Open(0));
+  std::vector<std::string> users;
+  LeaseEvents events;
+  events.on_admitted = [&](const std::string& user) { users.push_back(user); };
+  ipuof::v1::AttachOpen open = Open(0);
+  open.mutable_process()->set_user("alice");
+  open.set_fabric_key("not the key");
+  EXPECT_TRUE(absl::IsUnauthenticated(Attach(open, events).status()));
+  EXPECT_TRUE(users.empty());
+  open.set_fabric_key(FabricKeyFor(kKey, "mallory"));
+  EXPECT_TRUE(absl::IsResourceExhausted(Attach(open, events).status()));
+  EXPECT_EQ(users, std::vector<std::string>{"mallory"});
+}
+
+TEST(LogTextTest, TellsAProvedNameFromAClaimedOne) {
+  ipuof::v1::ProcessInfo process;
+  process.set_user("root");
+  process.set_pid(4711);
+  process.set_host("node7");
+  process.set_executable("train\" user=\"root");
+  EXPECT_EQ(LogText(process, "alice"),
+            "user=\"alice\" pid=4711 host=\"node7\" program=\"train' user='root\"");
+  EXPECT_EQ(LogText(process, ""),
+            "claimed_user=\"root\" pid=4711 host=\"node7\" program=\"train' user='root\"");
 }
 
 TEST_F(AgentTest, AControllerOfALowerEpochIsRefused) {

@@ -49,11 +49,13 @@ std::string PidText(const ipuof::v1::ProcessInfo& process) {
   return base::PidText(process.pid(), process.pid_namespace(), base::PidNamespace());
 }
 
-std::string LogText(const ipuof::v1::ProcessInfo& process) {
+std::string LogText(const ipuof::v1::ProcessInfo& process, absl::string_view user) {
   const bool is_other = base::IsOtherPidNamespace(process.pid_namespace(), base::PidNamespace());
-  return absl::StrCat("user=\"", process.user(), "\" pid=", process.pid(),
-                      is_other ? " pid_namespace=other" : "", " host=\"", process.host(),
-                      "\" program=\"", process.executable(), "\"");
+  return absl::StrCat(user.empty() ? "claimed_user=" : "user=",
+                      base::QuotedField(user.empty() ? process.user() : user),
+                      " pid=", process.pid(), is_other ? " pid_namespace=other" : "",
+                      " host=", base::QuotedField(process.host()),
+                      " program=", base::QuotedField(process.executable()));
 }
 
 }  // namespace vpod::agent

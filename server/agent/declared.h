@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/fabric/v1/fabric.pb.h"
 #include "proto/ipuof/v1/ipuof.pb.h"
 
@@ -19,8 +20,10 @@ absl::StatusOr<fabric::v1::JobJoin> Declared(fabric::v1::JobJoin join);
 // The process's id, for readers in the PID namespace of the agent (device/base/device_use.h).
 std::string PidText(const ipuof::v1::ProcessInfo& process);
 
-// The process for the log: user="…" pid=4711 host="…" program="…", with pid_namespace=other behind
-// the id if it is not the agent's.
-std::string LogText(const ipuof::v1::ProcessInfo& process);
+// The process as fields of a log line: user="…" pid=4711 host="…" program="…", with
+// pid_namespace=other behind the id if it is not the agent's. `user` is the user whose fabric key
+// the process showed; if that is empty, the field claimed_user has the name that the process gives
+// itself.
+std::string LogText(const ipuof::v1::ProcessInfo& process, absl::string_view user);
 
 }  // namespace vpod::agent

@@ -11,6 +11,7 @@
 #include "device/base/device_use.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "server/agent/admission.h"
 #include "server/agent/agent_state.h"
 #include "server/agent/declared.h"
@@ -132,12 +133,10 @@ std::string Agent::LogText(const Lease& lease) const {
     const auto& machine = machines_[ipu / arch::kIpusPerMachine]->identity().management_ip;
     absl::StrAppend(&ipus[machine], ipus[machine].empty() ? "" : ",", ipu % arch::kIpusPerMachine);
   }
-  ipuof::v1::ProcessInfo process = open.process();
-  process.set_user(lease.UserName());
-  return absl::StrCat("lease=", lease.id.substr(0, 8), " ", agent::LogText(process),
-                      " partition=", open.partition_id(), " gcd=", open.gcd_id(),
-                      " device=", open.device_id(), " ipus=\"",
-                      absl::StrJoin(ipus, " ", absl::PairFormatter(":")), "\"");
+  return absl::StrCat(
+      "lease=", lease.id.substr(0, 8), " ", agent::LogText(open.process(), lease.user),
+      " partition=", open.partition_id(), " gcd=", open.gcd_id(), " device=", open.device_id(),
+      " ipus=\"", absl::StrJoin(ipus, " ", absl::PairFormatter(":")), "\"");
 }
 
 std::string Agent::WhyReleasing(const Lease& lease) {
@@ -240,6 +239,8 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
   auto user = Admit(partition->spec, open.fabric_key(),
                     options_.require_encrypted_fabric && !options_.encrypted_fabric, endpoint_);
   if (!user.ok()) return refuse(user.status());
+  if (pending.events.on_admitted)
+    calls.push_back([admitted = pending.events.on_admitted, user = *user] { admitted(user); });
   const ipuof::v1::JobMember& job = open.job();
   if (job.reserved() && !open.reserve_only() && !HasReserver(open)) {
     return refuse(absl::FailedPreconditionError(
@@ -420,7 +421,8 @@ bool Agent::MarkReleasing(const LeasePtr& lease, const absl::Status& cause) {
   if (lease->releasing) return false;
   lease->releasing = true;
   lease->released_at = std::chrono::steady_clock::now();
-  spdlog::info("detach {} reason=\"{}\"", LogText(*lease), std::string(cause.message()));
+  spdlog::info("detach {} reason={}", LogText(*lease),
+               base::QuotedField(cause.message(), std::string::npos));
   return true;
 }
 

@@ -30,6 +30,9 @@ struct Permission {
   absl::string_view words;  // for messages, e.g. "reset partition"
 };
 
+// Whether a call of that rule needs a user's access key.
+inline bool NeedsKey(Rule rule) { return rule != Rule::kAnyone && rule != Rule::kMember; }
+
 // All rules; each call has one.
 const std::vector<Permission>& Permissions();
 // The rule of a method. A method without one is a mistake of ours and refused as PermissionDenied.

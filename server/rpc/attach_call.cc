@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/grpc_status.h"
+#include "device/base/text.h"
 #include "server/agent/declared.h"
 #include "server/rpc/refusal_log.h"
 
@@ -83,8 +84,11 @@ void AttachCall::Send(const ipuof::v1::AttachEvent& event) {
 }
 
 void AttachCall::Open(const ipuof::v1::AttachOpen& open) {
-  process_ = absl::StrCat(agent::LogText(open.process()), " partition=", open.partition_id(),
-                          " device=", open.device_id());
+  process_ = open.process();
+  const std::string& partition = open.partition_id();
+  device_ = absl::StrCat(
+      " partition=", base::IsHeaderWord(partition) ? partition : base::QuotedField(partition),
+      " device=", open.device_id());
   const std::weak_ptr<AttachCall> weak = std::static_pointer_cast<AttachCall>(shared_from_this());
   agent::LeaseEvents events;
   events.on_event = [weak](const ipuof::v1::AttachEvent& event) {
@@ -92,6 +96,12 @@ void AttachCall::Open(const ipuof::v1::AttachOpen& open) {
   };
   events.on_revoked = [weak](const absl::Status& cause) {
     if (auto call = weak.lock()) call->events_.End(base::ToGrpc(cause));
+  };
+  events.on_admitted = [weak](const std::string& user) {
+    const auto call = weak.lock();
+    if (call == nullptr) return;
+    base::MutexLock lock(call->mutex_);
+    call->user_ = user;
   };
   const std::weak_ptr<void> attach = agent_.Attach(
       open, std::move(events), [weak, &agent = agent_](absl::StatusOr<ipuof::v1::Attached> result) {
@@ -107,7 +117,12 @@ void AttachCall::Open(const ipuof::v1::AttachOpen& open) {
 
 void AttachCall::Attached(absl::StatusOr<ipuof::v1::Attached> result) {
   if (!result.ok()) {
-    LogRefusal("attach", process_, result.status());
+    std::string user;
+    {
+      base::MutexLock lock(mutex_);
+      user = user_;
+    }
+    LogRefusal("attach", agent::LogText(process_, user) + device_, result.status());
     return events_.End(base::ToGrpc(result.status()));
   }
   bool closed, detached;

@@ -34,8 +34,11 @@ class AttachCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 
   agent::Agent& agent_;
   grpc::ByteBuffer bytes_;  // of the read under way
-  std::string process_;     // for the log; set before the agent may call back
+  // For the log; both are set before the agent may call back.
+  ipuof::v1::ProcessInfo process_;
+  std::string device_;
   base::Mutex mutex_;
+  std::string user_ ABSL_GUARDED_BY(mutex_);  // whose fabric key the client showed
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;    // the client's side ended
   bool detached_ ABSL_GUARDED_BY(mutex_) = false;  // in an orderly way

@@ -21,7 +21,8 @@ namespace vpod::rpc {
 namespace {
 
 using Headers = std::multimap<grpc::string_ref, grpc::string_ref>;
-using Done = std::function<void(const absl::Status&)>;
+// `is_accepted`: an access key has proved the caller's name.
+using Done = std::function<void(const absl::Status&, bool is_accepted)>;
 
 grpc::string_ref TextOf(const grpc_slice& slice) {
   return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
@@ -50,7 +51,8 @@ class CallGuard {
   // are not used afterwards.
   void Check(const std::string& path, const Headers& headers, const grpc_auth_context* peer,
              const Done& done) const {
-    if (const absl::Status status = Begin(path, headers, peer, done); !status.ok()) done(status);
+    if (const absl::Status status = Begin(path, headers, peer, done); !status.ok())
+      done(status, /*is_accepted=*/false);
   }
 
  private:
@@ -64,15 +66,15 @@ class CallGuard {
           absl::StrCat("Only controller and agents may ", permission.words,
                        "; that takes the certificate of a server, and this is a client's."));
     }
-    if (permission.rule == controller::Rule::kAnyone ||
-        permission.rule == controller::Rule::kMember || authenticate_ == nullptr) {
-      done(absl::OkStatus());
+    if (!controller::NeedsKey(permission.rule) || authenticate_ == nullptr) {
+      done(absl::OkStatus(), /*is_accepted=*/false);
       return absl::OkStatus();
     }
     VPOD_ASSIGN_OR_RETURN(const std::string user, OnlyValue(headers, kUserIdHeader));
     VPOD_ASSIGN_OR_RETURN(const std::string key, OnlyValue(headers, kAccessKeyHeader));
     authenticate_(user, key, [permission, done](const absl::StatusOr<controller::Caller>& caller) {
-      done(caller.ok() ? controller::CheckCaller(permission, *caller) : caller.status());
+      done(caller.ok() ? controller::CheckCaller(permission, *caller) : caller.status(),
+           caller.ok());
     });
     return absl::OkStatus();
   }
@@ -116,8 +118,9 @@ void Process(void* guard, grpc_auth_context* peer, const grpc_metadata* metadata
   // A refused call ends before interceptors see it, so its line is written here.
   std::string user = OnlyValue(headers, kUserIdHeader).value_or("");
   static_cast<CallGuard*>(guard)->Check(
-      path, headers, peer, [waiting, path, user = std::move(user)](const absl::Status& status) {
-        if (!status.ok()) LogRefusal(WordsOf(path), absl::StrCat("user=\"", user, "\""), status);
+      path, headers, peer,
+      [waiting, path, user = std::move(user)](const absl::Status& status, bool is_accepted) {
+        if (!status.ok()) LogRefusal(WordsOf(path), CallerField(user, is_accepted), status);
         waiting->Answer(status);
       });
 }

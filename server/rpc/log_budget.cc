@@ -26,9 +26,9 @@ std::string UserOf(absl::string_view line) {
 bool LogBudget::Take(absl::string_view line, Clock::time_point now) {
   Advance(now);
   const bool refused = absl::StartsWith(line, "refused ");
-  // A caller without a valid key may claim any user's name.
-  const bool known = !refused || !absl::StrContains(line, " code=UNAUTHENTICATED ");
-  const std::string user = known ? UserOf(line) : "";
+  // A name that a caller only claims, in the field claimed_user, is nobody's: otherwise whoever
+  // claims a name could use up the budget of its user.
+  const std::string user = UserOf(line);
   const bool written =
       refused         ? Spend("refused " + user, kEachUser, "refused", kAllRefused, line.size())
       : !user.empty() ? Spend("user " + user, kEachUser, "users", kAllUsers, line.size())

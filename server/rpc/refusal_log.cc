@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
+#include "device/base/text.h"
 #include "server/controller/permissions.h"
 #include "server/rpc/metadata.h"
 
@@ -40,10 +41,14 @@ class Recent {
   std::map<std::string, Clock::time_point> written_ ABSL_GUARDED_BY(mutex_);
 };
 
+std::string MethodOf(absl::string_view path) {
+  return absl::StrReplaceAll(absl::StripPrefix(path, "/"), {{"/", "."}});
+}
+
 class Interceptor : public grpc::experimental::Interceptor {
  public:
-  explicit Interceptor(grpc::experimental::ServerRpcInfo* info)
-      : method_(info->method()), context_(*info->server_context()) {}
+  Interceptor(grpc::experimental::ServerRpcInfo* info, bool secure)
+      : method_(info->method()), context_(*info->server_context()), secure_(secure) {}
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA))
@@ -52,49 +57,66 @@ class Interceptor : public grpc::experimental::Interceptor {
       const absl::Status status = base::FromGrpc(methods->GetSendStatus());
       if (!status.ok() && !absl::IsCancelled(status)) {
         // The context knows its peer only once the call has begun.
-        LogRefusal(WordsOf(method_),
-                   absl::StrCat("user=\"", user_, "\" peer=\"", context_.peer(), "\""), status);
+        LogRefusal(
+            WordsOf(method_),
+            absl::StrCat(CallerField(user_, IsAccepted()), " peer=\"", context_.peer(), "\""),
+            status);
       }
     }
     methods->Proceed();
   }
 
  private:
+  bool IsAccepted() const {
+    const auto permission = controller::PermissionOf(MethodOf(method_));
+    return !secure_ || (permission.ok() && controller::NeedsKey(permission->rule));
+  }
+
   const std::string method_;
   const grpc::ServerContextBase& context_;
+  const bool secure_;
   std::string user_;
 };
 
 class Factory : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
+  explicit Factory(bool secure) : secure_(secure) {}
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
-    return new Interceptor(info);
+    return new Interceptor(info, secure_);
   }
+
+ private:
+  const bool secure_;
 };
 
 }  // namespace
 
 std::string WordsOf(absl::string_view path) {
-  const auto permission =
-      controller::PermissionOf(absl::StrReplaceAll(absl::StripPrefix(path, "/"), {{"/", "."}}));
+  const auto permission = controller::PermissionOf(MethodOf(path));
   // A client makes up the path of a call that does not exist, and with it fields of the line.
   return permission.ok() ? std::string(permission->words)
                          : absl::StrReplaceAll(path, {{"\"", "'"}});
 }
 
+std::string CallerField(absl::string_view user, bool is_accepted) {
+  return absl::StrCat(is_accepted ? "user=" : "claimed_user=", base::QuotedField(user));
+}
+
 void LogRefusal(absl::string_view call, absl::string_view caller, const absl::Status& status) {
   static Recent& recent = *new Recent;  // calls may end while the process does
-  const std::string reason = absl::StrCat("code=", absl::StatusCodeToString(status.code()),
-                                          " reason=\"", status.message(), "\"");
+  const std::string reason =
+      absl::StrCat("code=", absl::StatusCodeToString(status.code()),
+                   " reason=", base::QuotedField(status.message(), std::string::npos));
   // A port differs from call to call.
   const std::string who(caller.substr(0, caller.find(" peer=")));
   if (recent.Repeats(absl::StrCat(call, " ", who, " ", reason))) return;
   spdlog::info("refused call=\"{}\" {} {}", std::string(call), std::string(caller), reason);
 }
 
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> LogRefusedCalls() {
-  return std::make_unique<Factory>();
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> LogRefusedCalls(
+    bool secure) {
+  return std::make_unique<Factory>(secure);
 }
 
 }  // namespace vpod::rpc

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "client/compiler/compiler.h"
+#include "device/base/file.h"
 #include "device/base/unique_fd.h"
 #include "proto/ipuof/v1/ipuof.grpc.pb.h"
 
@@ -98,6 +99,20 @@ TEST_F(HostileClientTest, WrongAttachesAreRefusedByName) {
     EXPECT_TRUE(IsNamedRefusal(status)) << item.text << ": " << Text(status);
     EXPECT_NE(status.error_message().find(item.text), std::string::npos) << Text(status);
   }
+}
+
+TEST_F(HostileClientTest, ANameThatNoKeyProvesIsLoggedAsAClaim) {
+  v1::AttachOpen open = Open();
+  open.set_fabric_key("guess");
+  open.mutable_process()->set_user("president");
+  open.mutable_process()->set_executable("x\" user=\"president");
+  RawClient client(endpoint_);
+  EXPECT_FALSE(client.Attach(open).ok());
+  const auto log = [] { return base::ReadFile(pod_->home() + "/vipu-agent.log"); };
+  EXPECT_TRUE(Within(kSoon, [&] {
+    return log().find("refused call=\"attach\" claimed_user=\"president\" ") != std::string::npos;
+  })) << log();
+  EXPECT_EQ(log().find(" user=\"president\""), std::string::npos);
 }
 
 TEST_F(HostileClientTest, AttachStreamsOutOfOrderAreRefused) {
