@@ -330,6 +330,23 @@ TEST_F(CliTest, TheKeyIsPrintedThoughTheFileCannotBeWritten) {
   EXPECT_EQ(user.allocation_ids().names(1), "b");
 }
 
+TEST_F(CliTest, AnEmptyListOfAllocationsIsNone) {
+  ExpectSuccess("vipu-admin create user alice --allocations=");
+  const auto created = controller_.Last<vipuadmin::CreateUserRequest>("CreateUser").user();
+  ASSERT_TRUE(created.has_allocation_ids());
+  EXPECT_EQ(created.allocation_ids().names_size(), 0);
+  ExpectSuccess("vipu-admin update user alice --allocations=");
+  const auto updated = controller_.Last<vipuadmin::UpdateUserRequest>("UpdateUser");
+  ASSERT_TRUE(updated.has_allocation_ids());
+  EXPECT_EQ(updated.allocation_ids().names_size(), 0);
+  for (const char* verb : {"create", "update"}) {
+    ExpectSuccess(std::string("vipu-admin ") + verb + " user --help");
+    EXPECT_NE(out_.find("the only allocations the user may use, '' for none (all)"),
+              std::string::npos)
+        << out_;
+  }
+}
+
 TEST_F(CliTest, UpdateUserHandsOutANewKey) {
   vipuadmin::UpdateUserReply reply;
   reply.set_access_key("new_key_123");

@@ -96,6 +96,15 @@ TEST_F(CliTest, UpdatePartitionChangesOnlyWhatFlagsSay) {
   EXPECT_FALSE(request.disable_auto_reset());
 }
 
+TEST_F(CliTest, UpdatePartitionNeedsAFlagThatChangesSomething) {
+  const std::string rule =
+      "update partition needs at least one of --size, --num-gcds, --reconfigurable, "
+      "--gcd-sync-replicas, --total-num-replicas, --routing, --gw-routing, --sync-type, --cluster, "
+      "--allocation, --index, --num-ilds, --shared, --no-auto-reset and --relocatable.";
+  ExpectUsageError("vipu update partition p1", rule);
+  ExpectUsageError("vipu update partition p1 --no-wait --timeout 5", rule);
+}
+
 TEST_F(CliTest, UpdatePartitionChoosesAgainWhatFollowsFromTheChange) {
   const auto existing = ExistingPartition();
   controller_.Answer("GetPartition", {&existing});

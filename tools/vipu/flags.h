@@ -62,7 +62,7 @@ inline constexpr Flag kClusterTopology{"cluster-topology", "none|mesh|looped|swi
 // Allocations and users.
 inline constexpr Flag kUsers{"users", "<user,…>", "users who may use it"};
 inline constexpr Flag kAllocations{"allocations", "<allocation,…>",
-                                   "the only allocations the user may use (all)"};
+                                   "the only allocations the user may use, '' for none (all)"};
 inline constexpr Flag kAllAllocations{"all-allocations", "", "the user may use all allocations"};
 inline constexpr Flag kAdmin{"admin", "", "an administrator"};
 inline constexpr Flag kNewAccessKey{"new-access-key", "", "replace the user's access key"};

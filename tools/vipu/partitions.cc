@@ -1,6 +1,10 @@
 // Partitions.
+#include <string>
+#include <vector>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/vipu/ipuof_config.h"
 #include "client/vipu/ipuof_json.h"
 #include "device/base/interruption.h"
@@ -58,6 +62,21 @@ void ForgetDefaults(const Arguments& arguments, vipuuser::PartitionRequirements&
   }
   if (arguments.Has(kNumGcds) && r.num_replicas() == r.num_gcds()) r.clear_num_replicas();
   if (arguments.Has(kReconfigurable)) r.clear_sync_type();
+}
+
+// UsageError if no flag says what is to change: an update ends the partition's jobs, which is too
+// much for nothing.
+absl::Status ChangesSomething(const Call& call) {
+  std::vector<std::string> names;
+  for (const Flag* flag : call.command.optional) {
+    if (flag == &kNoWait) continue;
+    if (call.arguments.Has(*flag)) return absl::OkStatus();
+    names.push_back(absl::StrCat("--", flag->name));
+  }
+  const std::string last = names.back();
+  names.pop_back();
+  return UsageError(absl::StrCat("update partition needs at least one of ",
+                                 absl::StrJoin(names, ", "), " and ", last, "."));
 }
 
 // The caller's IPUoF files, as the partition is now.
@@ -127,6 +146,7 @@ absl::Status CreatePartition(const Call& call) {
 }
 
 absl::Status UpdatePartition(const Call& call) {
+  VPOD_RETURN_IF_ERROR(ChangesSomething(call));
   VPOD_ASSIGN_OR_RETURN(const auto partition, call.client.GetPartition(call.id));
   vipuuser::UpdatePartitionRequest request;
   vipuuser::PartitionRequirements& r = *request.mutable_requirements();
