@@ -178,12 +178,13 @@ struct Lease::Impl {
   // Returns the status of a finished call for the caller.
   absl::Status StatusOf(const grpc::Status& status) {
     const absl::Status answer = OfAgent(agent, status);
-    return absl::IsNotFound(answer) ? WhyUnknown(answer) : answer;
+    return absl::IsNotFound(answer) ? WhyRefused(answer) : answer;
   }
 
-  // An agent answers NotFound about a lease that has ended. The events bring the reason, perhaps a
-  // moment later; if they go on, `answer` is about something else.
-  absl::Status WhyUnknown(const absl::Status& answer) {
+  // An agent answers NotFound about a lease that has ended, and closes a connection of the local
+  // socket that names one. The events bring the reason, perhaps a moment later; if they go on,
+  // `answer` is about something else.
+  absl::Status WhyRefused(const absl::Status& answer) {
     base::MutexLock lock(mutex);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     if (!lock.WaitUntil(events_changed, deadline, [this] { return events_ended; })) return answer;
@@ -431,7 +432,7 @@ Lease::AwaitRun Lease::StartRun(uint32_t program, uint32_t slot, Transport trans
   return [this, channel]() -> absl::StatusOr<base::Cycles> {
     auto result = channel->Await();
     if (result.has_value() && absl::IsNotFound(result->status()))
-      return impl_->WhyUnknown(result->status());
+      return impl_->WhyRefused(result->status());
     if (result.has_value()) return *std::move(result);
     // The lease or its agent has ended: the events, or another call on the lease, bring the reason.
     VPOD_RETURN_IF_ERROR(impl_->EndOfEvents());
@@ -443,22 +444,23 @@ Lease::AwaitRun Lease::StartRun(uint32_t program, uint32_t slot, Transport trans
 absl::StatusOr<shm::Segment> Lease::MapStreams() {
   if (!impl_->same_host) return absl::UnavailableError("the agent is on another host");
   const auto socket = impl_->SendRequest('S');
-  if (!socket.ok()) return impl_->Silence();
+  if (!socket.ok()) return impl_->WhyRefused(impl_->Silence());
   uint64_t bytes = 0;
-  VPOD_ASSIGN_OR_RETURN(base::UniqueFd fd, shm::ReceiveFd(socket->get(), &bytes, sizeof(bytes)));
-  return shm::Segment::Map(std::move(fd), bytes);
+  auto fd = shm::ReceiveFd(socket->get(), &bytes, sizeof(bytes));
+  if (!fd.ok()) return impl_->WhyRefused(fd.status());
+  return shm::Segment::Map(*std::move(fd), bytes);
 }
 
 absl::Status Lease::ShareStreams(const shm::Segment& streams) {
   const absl::Status refused = absl::UnavailableError("the agent does not take the segment");
   if (!impl_->same_host) return refused;
   const auto socket = impl_->SendRequest('U');
-  if (!socket.ok()) return impl_->Silence();
+  if (!socket.ok()) return impl_->WhyRefused(impl_->Silence());
   char answer = 'u';
-  VPOD_RETURN_IF_ERROR(shm::SendFd(socket->get(), streams.fd(), &answer, 1));
-  return TEMP_FAILURE_RETRY(recv(socket->get(), &answer, 1, 0)) == 1 && answer == 'k'
-             ? absl::OkStatus()
-             : refused;
+  const bool is_taken = shm::SendFd(socket->get(), streams.fd(), &answer, 1).ok() &&
+                        TEMP_FAILURE_RETRY(recv(socket->get(), &answer, 1, 0)) == 1 &&
+                        answer == 'k';
+  return is_taken ? absl::OkStatus() : impl_->WhyRefused(refused);
 }
 
 absl::Status Lease::WriteStream(uint32_t slot, uint64_t offset, absl::string_view bytes) {

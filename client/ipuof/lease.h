@@ -73,9 +73,10 @@ class Lease {
   // the run is asked for over a local connection, or else by gRPC.
   using AwaitRun = std::function<absl::StatusOr<base::Cycles>()>;
   AwaitRun StartRun(uint32_t program, uint32_t slot, Transport transport);
-  // The stream buffers as shared memory; Unavailable across hosts.
+  // The stream buffers as shared memory. Unavailable across hosts; the reason for which the lease
+  // has ended, if it has.
   absl::StatusOr<shm::Segment> MapStreams();
-  // Makes the lease use another part's stream buffers; Unavailable across hosts.
+  // Makes the lease use another part's stream buffers; the errors are those of MapStreams.
   absl::Status ShareStreams(const shm::Segment& streams);
   absl::Status WriteStream(uint32_t slot, uint64_t offset, absl::string_view bytes);
   absl::Status ReadStream(uint32_t slot, uint64_t offset, uint64_t bytes, std::byte* into);

@@ -20,21 +20,35 @@
 
 #include "device/base/random_id.h"
 #include "device/base/unique_fd.h"
+#include "device/shm/segment.h"
 #include "proto/ipuof/v1/ipuof.grpc.pb.h"
 
 namespace vpod::ipuof {
 namespace {
 
-// Grants every lease and opens a local socket on which nobody answers.
-class HangingAgent : public v1::Ipuof::Service {
+// A local socket that listens.
+class LocalSocket {
  public:
-  HangingAgent() : listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  LocalSocket() : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     name_.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
     const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
-    EXPECT_EQ(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(listen(listener_.get(), 4), 0);
+    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(listen(fd_.get(), 4), 0);
+  }
+  const std::string& name() const { return name_; }
+  int fd() const { return fd_.get(); }
+
+ private:
+  const std::string name_ = base::RandomId();
+  const base::UniqueFd fd_;
+};
+
+// Grants every lease and opens a local socket on which nobody answers.
+class HangingAgent : public v1::Ipuof::Service {
+ public:
+  HangingAgent() {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);
@@ -51,7 +65,7 @@ class HangingAgent : public v1::Ipuof::Service {
     if (!stream->Read(&request)) return grpc::Status::OK;
     v1::AttachEvent event;
     event.mutable_attached()->set_lease_id(base::RandomId());
-    event.mutable_attached()->set_local_socket(name_);
+    event.mutable_attached()->set_local_socket(socket_.name());
     stream->Write(event);
     while (stream->Read(&request)) {
     }
@@ -64,13 +78,13 @@ class HangingAgent : public v1::Ipuof::Service {
     return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "deadline reached after 10s");
   }
 
-  const std::string name_ = base::RandomId();
-  const base::UniqueFd listener_;
+  const LocalSocket socket_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
 
-// Grants every lease, and is on another host. What derives from it stops it before it ends.
+// Grants every lease, and is on another host unless its local socket says otherwise. What derives
+// from it stops it before it ends.
 class DistantAgent : public v1::Ipuof::Service {
  public:
   DistantAgent() {
@@ -96,6 +110,7 @@ class DistantAgent : public v1::Ipuof::Service {
 
   // The rest of a lease.
   virtual grpc::Status Hold(Stream* stream) = 0;
+  virtual std::string LocalSocketName() const { return base::RandomId(); }
 
  private:
   grpc::Status Attach(grpc::ServerContext*, Stream* stream) override {
@@ -103,7 +118,7 @@ class DistantAgent : public v1::Ipuof::Service {
     if (!stream->Read(&request)) return grpc::Status::OK;
     v1::AttachEvent event;
     event.mutable_attached()->set_lease_id(base::RandomId());
-    event.mutable_attached()->set_local_socket(base::RandomId());
+    event.mutable_attached()->set_local_socket(LocalSocketName());
     stream->Write(event);
     return Hold(stream);
   }
@@ -154,6 +169,80 @@ class RevokingAgent : public DistantAgent {
   bool revoked_ = false;  // calls follow one another
   std::promise<void> called_;
 };
+
+// Is on this host, and ends the lease at the first request at the local socket after the lease was
+// bound; it answers no such request.
+class RevokingLocalAgent : public DistantAgent {
+ public:
+  explicit RevokingLocalAgent(grpc::Status why) : why_(std::move(why)) {
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~RevokingLocalAgent() override {
+    shutdown(socket_.fd(), SHUT_RDWR);
+    thread_.join();
+    Stop();
+  }
+
+ private:
+  void Serve() {
+    bool revoked = false;
+    while (true) {
+      const base::UniqueFd connection(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!connection.valid()) break;
+      char request = 0;
+      if (recv(connection.get(), &request, 1, 0) != 1) continue;
+      if (request == 'B') {
+        EXPECT_EQ(send(connection.get(), "k", 1, MSG_NOSIGNAL), 1);
+      } else if (!std::exchange(revoked, true)) {
+        asked_.set_value();
+      }
+    }
+    if (!revoked) asked_.set_value();
+  }
+  grpc::Status Hold(Stream*) override {
+    asked_.get_future().wait();
+    return why_;
+  }
+  std::string LocalSocketName() const override { return socket_.name(); }
+
+  const grpc::Status why_;
+  const LocalSocket socket_;
+  std::promise<void> asked_;
+  std::thread thread_;
+};
+
+TEST(LeaseTest, TheStreamsOfALeaseThatHasEndedBringTheReason) {
+  const absl::Status why = absl::AbortedError("partition p1 was removed");
+  RevokingLocalAgent agent({grpc::StatusCode::ABORTED, "partition p1 was removed"});
+  const std::unique_ptr<Lease> lease = agent.Grant();
+  ASSERT_NE(lease, nullptr);
+  ASSERT_TRUE(lease->same_host());
+  for (int call = 0; call < 2; ++call) EXPECT_EQ(lease->MapStreams().status(), why);
+  const auto streams = shm::Segment::Create(4096);
+  ASSERT_TRUE(streams.ok()) << streams.status();
+  EXPECT_EQ(lease->ShareStreams(*streams), why);
+}
+
+TEST(LeaseTest, TheStreamsOfALeaseThatWasDetachedSayThatItHasEnded) {
+  RevokingLocalAgent agent(grpc::Status::OK);
+  const std::unique_ptr<Lease> lease = agent.Grant();
+  ASSERT_NE(lease, nullptr);
+  lease->Detach();
+  const absl::Status status = lease->MapStreams().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("has ended"), std::string::npos) << status;
+}
+
+TEST(LeaseTest, TheStreamsOfAnAgentThatIsGoneBringTheReason) {
+  auto agent = std::make_unique<RevokingLocalAgent>(
+      grpc::Status(grpc::StatusCode::UNAVAILABLE, "the connection was reset"));
+  const std::unique_ptr<Lease> lease = agent->Grant();
+  ASSERT_NE(lease, nullptr);
+  agent.reset();
+  const absl::Status status = lease->MapStreams().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(status.message().find(" went away"), std::string::npos) << status;
+}
 
 TEST(LeaseTest, ACallOnALeaseThatHasEndedBringsTheReason) {
   RevokingAgent agent({grpc::StatusCode::ABORTED, "partition p1 was removed"});
