@@ -102,18 +102,19 @@ struct AutomaticLossScale {
   uint32_t interval = 2000;
 };
 
-// How gradients of micro-batches and replicas become one. Mean divides by accumulation × replicas
-// after all have been added. The running mean divides by replicas only: after each micro-batch the
-// accumulator holds the mean of the micro-batches so far, (k - 1) / k of what it held and 1 / k of
-// the gradient of micro-batch k, so that its size does not grow with their number.
+// The reduction makes one gradient of the gradients of micro-batches and replicas. The mean divides
+// their sum by accumulation × replicas. The running mean divides by replicas only: after each
+// micro-batch the accumulator holds the mean of the micro-batches so far, (k - 1) / k of what the
+// accumulator held and 1 / k of the gradient of micro-batch k, so that the size of the
+// accumulator's elements does not grow with the number of micro-batches.
 enum class GradientReduction { kMean, kSum, kRunningMean };
 
-// Which outputs of a replica a run gives to the host, as in PopTorch.
+// The output mode says which outputs of a replica a run gives to the host, as in PopTorch.
 enum class OutputMode {
-  kAll,     // each micro-batch
-  kFinal,   // the last micro-batch of the run
-  kSum,     // one value: the sum over all micro-batches, in their order and type
-  kEveryN,  // all micro-batches of each output_period-th device iteration
+  kAll,     // the outputs of each micro-batch
+  kFinal,   // the outputs of the last micro-batch of the run
+  kSum,     // the sum of the outputs over all micro-batches, in their order and type
+  kEveryN,  // the outputs of all micro-batches of each output_period-th device iteration
 };
 
 // The names of output modes on command lines.
@@ -136,7 +137,7 @@ struct ProgramSpec {
   std::vector<ParameterGroup> groups;
   // Before an update, each element of the gradients is first cut to at most `clip_value` in size;
   // then all gradients are scaled down so that their common 2-norm is at most `clip_norm`, unless
-  // the norm is not finite. As torch.nn.utils.clip_grad_value_ and clip_grad_norm_ do.
+  // the norm is not finite. torch.nn.utils.clip_grad_value_ and clip_grad_norm_ do the same.
   std::optional<float> clip_norm, clip_value;
   // Gradients are those of the loss times the loss scale, and the update divides them by it, so
   // that small gradients are not lost in float16. The variable kLossScaleName holds the loss scale.
@@ -147,19 +148,21 @@ struct ProgramSpec {
   uint32_t output_period = 1;  // for kEveryN: must divide device_iterations
 };
 
-// How float16 results are rounded in programs that train; others round to nearest.
+// The rounding says how float16 results are rounded in programs that train; other programs round to
+// nearest.
 enum class Rounding {
   kNearest,
-  // Stochastically: up or down at random, so that the mean is what is rounded. The random
-  // bits follow from the variables that Graph::Random has, the operation, the element and the
-  // micro-batch's number in the job, so that replicas differ.
+  // Each result is rounded up or down at random, so that the mean of what it may become is the
+  // exact value. The random bits follow from the variables that Graph::Random has, the operation,
+  // the element and the micro-batch's number in the job, so that replicas round differently.
   kStochastic,
-  // The same for all replicas in the same step of their micro-batches.
+  // Results are rounded as with kStochastic, but all replicas use the same random bits in the same
+  // step of their micro-batches.
   kStochasticEqualSeeds,
 };
 
-// How products and convolutions are planned on the tiles of an IPU. These options change time and
-// memory, but no result. Settings of an operation in the graph take precedence.
+// These options say how products and convolutions are planned on the tiles of an IPU. They change
+// time and memory, but no result. Settings of an operation in the graph take precedence.
 struct ProductOptions {
   // Type of partial results of float16 operands: FLOAT32 or FLOAT16.
   program::v1::DataType partials = program::v1::FLOAT32;
@@ -168,20 +171,20 @@ struct ProductOptions {
   std::vector<std::optional<float>> memory_proportions;
 };
 
-// How the IPUs of a replica share its work. Results do not depend on it.
+// The schedule says how the IPUs of a replica share its work. Results do not depend on the
+// schedule.
 enum class Schedule {
   // One micro-batch at a time goes through all IPUs.
   kSharded,
-  // As kSharded, but weights, accumulators, the state of the optimiser and activations lie in
-  // streaming memory while the phase that runs does not need them, so that a replica trains models
-  // that its IPUs cannot hold.
+  // One micro-batch at a time goes through all IPUs, and weights, accumulators, the state of the
+  // optimiser and activations lie in streaming memory while the phase that runs does not need them,
+  // so that a replica trains models that its IPUs cannot hold.
   kPhased,
-  // Pipelines: each stage (Graph::SetStage, or an IPU if there are no stages) works on a
-  // micro-batch
-  // of its own. In a grouped pipeline, the forward and the backward part of a stage follow each
-  // other in every cycle. In an interleaved one, they take turns, which takes longer and keeps
-  // fewer
-  // activations. In a sequential one, a micro-batch leaves the pipeline before the next one enters.
+  // These three are pipelines: each stage (Graph::SetStage, or an IPU if there are no stages) works
+  // on a micro-batch of its own. In a grouped pipeline, the forward and the backward part of a
+  // stage follow each other in every cycle. In an interleaved pipeline, they take turns, which
+  // takes longer and keeps fewer activations. In a sequential pipeline, a micro-batch leaves the
+  // pipeline before the next micro-batch enters.
   kGrouped,
   kInterleaved,
   kSequential,
@@ -195,11 +198,12 @@ inline constexpr std::pair<const char*, Schedule> kScheduleNames[] = {
     {"interleaved", Schedule::kInterleaved},
     {"sequential", Schedule::kSequential}};
 
-// Which results of the forward pass are kept for the gradients that read them. The others are
-// computed again from kept values, which takes less memory and more time, and changes no result.
-// Values of Graph::Checkpoint are always kept. The choices are those of PopART's RecomputationType.
+// The recomputation says which results of the forward pass are kept for the gradients that read
+// them. The other results are computed again from kept values, which takes less memory and more
+// time, and changes no result. Values of Graph::Checkpoint are always kept. The choices are those
+// of PopART's RecomputationType.
 enum class Recomputation {
-  kNone,      // everything is kept
+  kNone,      // all results are kept
   kStandard,  // checkpoints are chosen so that the least memory is needed at once
   kNormOnly,  // norms and activations that follow them are computed again
   // Each stage is computed again from its inputs and checkpoints, except for operations after the
@@ -225,10 +229,10 @@ struct Front {
   // How the front spells its options, for messages about programs that do not fit: as flags of a
   // command line, or as arguments in another language.
   model::OptionNames names;
-  // Builds the model again with changes for which the compiler has no option: half the micro-batch
-  // and twice the accumulation (kSmallerMicroBatch, kMoreAccumulation), float16, twice the IPUs
-  // (kMoreIpus, kMoreIpusSharded). A front with this function has such advice tried, too. An error
-  // says that the model cannot be changed so.
+  // This function builds the model again with changes for which the compiler has no option: half
+  // the micro-batch and twice the accumulation (kSmallerMicroBatch, kMoreAccumulation), float16,
+  // twice the IPUs (kMoreIpus, kMoreIpusSharded). The compiler tries such advice if a front has the
+  // function. An error says that the model cannot be changed so.
   std::function<absl::StatusOr<Model>(const std::vector<model::MemoryAdvice>& changes)> rebuild;
 };
 
@@ -236,12 +240,13 @@ struct CompileOptions {
   uint32_t ipus_per_replica = 1;
   // Replicas of the whole job: gradients are averaged over them, and micro-batches numbered.
   uint32_t total_replicas = 1;
-  // Fuses neighbouring operations, which changes no result. Programs with stochastic rounding are
-  // never fused: each of their operations rounds by itself.
+  // The compiler fuses neighbouring operations, which changes no result. Programs with stochastic
+  // rounding are never fused: each of their operations rounds by itself.
   bool fusion = true;
-  // A directory to which the compiler writes the program as a text after each pass; none if it is
-  // empty. Each text reads back to the same program (graph_text.h, lowered_text.h), without the
-  // initial values of variables. A compilation that writes texts takes nothing from a cache.
+  // The compiler writes the program as a text to this directory after each pass, and writes none if
+  // the name is empty. Each text reads back to the same program (graph_text.h, lowered_text.h),
+  // without the initial values of variables. A compilation that writes texts takes nothing from a
+  // cache.
   std::string dump_passes;
   Rounding rounding = Rounding::kNearest;
   Schedule schedule = Schedule::kSharded;
@@ -311,10 +316,10 @@ inline constexpr char kGrowthTrackerName[] = "optimizer/growthTracker";
 std::vector<float> HyperParameters(const Optimizer& optimizer);
 // The optimiser of a group of a program that trains; group 0 has the variables that no group names.
 const Optimizer& OptimizerOf(const ProgramSpec& spec, size_t group);
-// Whether the name of a variable says that it belongs to the optimiser.
+// Returns whether the name of a variable says that the variable belongs to the optimiser.
 bool IsOptimizerState(absl::string_view name);
-// Whether the origins of an executable say that it computes values of the forward pass again. It
-// does not if recomputation found nothing to do, as kNormOnly in a network without norms.
+// Returns whether the origins of an executable say that it computes values of the forward pass
+// again. It does not if recomputation found nothing to do, as kNormOnly in a network without norms.
 bool Recomputes(const program::Executable& executable);
 
 // The number of replicas of the jobs for which graph and options give an executable: gradients are

@@ -1,5 +1,5 @@
-// How the examples follow advice about a program that does not fit: each names its own options
-// (model::NoOptions with those that it has) and builds its model again with other arguments.
+// The examples follow advice about a program that does not fit: each example names its own options
+// (model::NoOptions with the names that it has) and builds its model again with other arguments.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace vpod::examples {
 
-// Half the micro-batch and twice the accumulation, which give the same update. InvalidArgument: a
-// micro-batch of one item cannot be smaller.
+// Halves the micro-batch and doubles the accumulation, which gives the same update. Returns
+// InvalidArgument if the micro-batch has one item and cannot be smaller.
 template <class Count>
 absl::Status AccumulateMore(Count& micro_batch, uint32_t& accumulation) {
   if (micro_batch < 2) return absl::InvalidArgumentError("a micro-batch has one item or more");
@@ -23,9 +23,9 @@ absl::Status AccumulateMore(Count& micro_batch, uint32_t& accumulation) {
   return absl::OkStatus();
 }
 
-// The front of a program whose model follows from its arguments. `follow(advice, arguments)`
-// changes the arguments as a user who follows the advice would, and fails if no argument does it;
-// `build(arguments)` gives the model.
+// Returns the front of a program whose model follows from its arguments. `follow(advice,
+// arguments)` changes the arguments as a user who follows the advice would, and fails if no
+// argument does it; `build(arguments)` gives the model.
 template <class Arguments, class Follow, class Build>
 compiler::Front FrontOf(model::OptionNames names, const Arguments& arguments, Follow follow,
                         Build build) {

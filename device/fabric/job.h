@@ -1,12 +1,13 @@
-// The record of a replicated job (docs/architecture.md, "Job"): the instances that belong to the
-// job, whether they agree, and the places where their replicas meet. Client processes come and go;
-// the job makes sure that a collective completes on all replicas or fails on all of them with one
-// named cause.
+// The record of a replicated job (docs/architecture.md, "Job") has the instances that belong to the
+// job, knows whether they agree, and is the place where their replicas meet. Client processes come
+// and go; the job makes sure that a collective completes on all replicas or fails on all of them
+// with one named cause.
 //
 // A unit is one (replica, IPU of the replica), numbered replica × ipus_per_replica + IPU over the
 // whole job. An instance whose units several processes host takes part in as many parts. Each
-// process has a Job of its own; that of the partition's first process, the coordinator, decides
-// when all are there, and the others follow it through a CoordinatorLink for each of their parts.
+// process has a Job of its own. The Job of the partition's first process, the coordinator, decides
+// when all parts are there; the other Jobs follow it through a CoordinatorLink for each of their
+// parts.
 #pragma once
 
 #include <chrono>
@@ -95,7 +96,8 @@ inline constexpr uint64_t kFirstLoneRun = uint64_t{1} << 62;
 
 // Identifies a rendezvous. All participants have the same key.
 struct RendezvousKey {
-  // The number of the run: each instance counts its runs with collectives. Or that of a lone run.
+  // The number of the run. Each instance counts its runs with collectives; a lone run has a number
+  // from kFirstLoneRun on.
   uint64_t run = 0;
   // A number below ipus_per_replica says that this IPU of every replica meets; other numbers say
   // that IPUs of one replica do.
@@ -127,8 +129,8 @@ class Job : public std::enable_shared_from_this<Job> {
   const JobShape& shape() const { return shape_; }
   bool spans_processes() const { return role_ != Role::kLocal; }
   JobSecrets secrets() const;
-  // A follower calls it when the coordinator has taken a part, before anything is loaded on the
-  // part.
+  // A follower calls SetSecrets when the coordinator has taken a part, before anything is loaded on
+  // the part.
   void SetSecrets(JobSecrets secrets);
 
   // Adds a part. If it contradicts the parts that have joined, the whole job fails, and the error
@@ -141,14 +143,13 @@ class Job : public std::enable_shared_from_this<Job> {
   // and so does a part that leaves in the middle of a run; `broken_run` tells the others why.
   void Leave(uint32_t instance, uint32_t part, bool lost,
              const absl::Status& broken_run = absl::OkStatus());
-  // At the coordinator: a part on another process leaves, as that process says by
-  // CoordinatorLink::Leave.
+  // A process tells the coordinator by CoordinatorLink::Leave that its part leaves.
   void LeaveElsewhere(uint32_t instance, uint32_t part, bool lost, uint64_t runs);
-  // Whether all parts have left.
+  // Returns whether all parts have left.
   bool Empty() const;
 
-  // At a follower: the coordinator says that all parts are there, that all their processes are
-  // ready, or that an instance has left.
+  // The coordinator tells a follower that all parts are there (Complete), that all their processes
+  // are ready (Go), or that an instance has left (LeftElsewhere).
   void Complete(const std::vector<JobPart>& parts);
   // `address_of` says where each process takes the job's messages, by its endpoint as in JobPart.
   void Go(const std::map<std::string, std::string>& address_of);
@@ -156,8 +157,8 @@ class Job : public std::enable_shared_from_this<Job> {
   // This process is ready for collectives with the other processes of the job. When all processes
   // are ready, runs begin.
   void Formed(std::shared_ptr<Collectives> collectives);
-  // At the coordinator: a part on another process waits for its run to start, or the process of a
-  // part is ready for collectives.
+  // A process tells the coordinator that its part waits for a run to start (WaitsElsewhere), or
+  // that the process is ready for collectives (ReadyElsewhere).
   void WaitsElsewhere(uint32_t instance);
   void ReadyElsewhere(uint32_t instance, uint32_t part, const std::string& address);
 
@@ -205,7 +206,7 @@ class Job : public std::enable_shared_from_this<Job> {
     bool noticed = false;
   };
   struct Rendezvous {
-    // By position:
+    // These three are indexed by position.
     std::vector<void*> participants;
     std::vector<Resume> resumes;
     std::vector<bool> arrived;
@@ -233,20 +234,20 @@ class Job : public std::enable_shared_from_this<Job> {
   bool AllLoaded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Disagreement() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t LocalParts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether the key is that of replicas, not of IPUs of one replica.
+  // Returns whether replicas meet by the key, and not IPUs of one replica.
   bool IsCollective(const RendezvousKey& key) const {
     return key.channel < shape_.ipus_per_replica;
   }
-  // Whether this process hosts a unit of a job that has formed.
+  // Returns whether this process hosts a unit of a job that has formed.
   bool IsHere(size_t replica, uint32_t ipu) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return role_ == Role::kLocal || is_here_[replica * shape_.ipus_per_replica + ipu];
   }
-  // A rendezvous at which nobody has arrived yet.
+  // Returns a rendezvous at which nobody has arrived yet.
   Rendezvous NewRendezvous(const RendezvousKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The first difference between what the instances run as the same run.
+  // Returns the first difference between what the instances run as the same run.
   absl::Status NoteRun(uint32_t instance, uint64_t run, uint32_t program)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The cause of a run's failure; OK if the run has not failed.
+  // Returns the cause of a run's failure, or OK if the run has not failed.
   absl::Status RunFailure(uint64_t run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Forgets failed runs that no instance is in any more, now that `instance` begins `run`.
   void ForgetFailedRuns(uint32_t instance, uint64_t run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -256,16 +257,17 @@ class Job : public std::enable_shared_from_this<Job> {
   std::string WaitingText(const std::vector<uint32_t>& missing) const;
   Calls FailLocked(const absl::Status& cause, bool lost, uint32_t culprit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // At the coordinator: begins when all processes are ready.
+  // The coordinator lets runs begin when all processes are ready.
   Calls GoWhenReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets runs begin, or the job form, when everything needed for it is there.
   Calls Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether a collective waits for one of a part's replicas.
+  // Returns whether a collective waits for one of a part's replicas.
   static bool WaitsFor(const RendezvousKey& key, const Rendezvous& rendezvous, const JobPart& part);
-  // Whether a rendezvous, or the start of the job, waits for the instance of a part that has left.
+  // Returns whether a rendezvous, or the start of the job, waits for the instance of a part that
+  // has left.
   bool IsNeeded(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Calls InstanceLeft(const Entry& entry, bool lost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether a collective under way waits for a part on another process that has left.
+  // Returns whether a collective under way waits for a part on another process that has left.
   bool AwaitsMessagesOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Fails a job that somebody waits for and that can never form, because a part has left.
   Calls FailUnlessItCanForm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
