@@ -21,72 +21,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "client/graph/graph_parts.h"
 #include "client/graph/initial_value.h"
-#include "client/graph/origin_table.h"
 #include "device/program/ops/rules.h"
-#include "device/program/tensor_type.h"
 
 namespace vpod::graph {
-
-using program::Dims;
-using program::TensorType;
-namespace v1 = program::v1;
-
-// A value of a graph. Cheap to copy; valid as long as its graph.
-struct Tensor {
-  uint32_t id = ~0u;
-  bool valid() const { return id != ~0u; }
-  friend bool operator==(Tensor, Tensor) = default;
-};
-
-// An operation in single-assignment form: an instruction whose operands are ids of graph values.
-struct Node {
-  v1::Instruction instruction;
-  uint32_t ipu = 0;
-  uint32_t origin = 0;  // in the graph's table, which knows the scope, phase and stage
-};
-
-// Where a value comes from.
-enum class Origin { kOperation, kInput, kVariable, kConstant };  // a buffer is a variable
-
-struct Value {
-  TensorType type;
-  Origin origin = Origin::kOperation;
-  uint32_t ipu = 0;  // that produces or holds it
-  std::string name;  // of inputs and variables
-  double constant = 0;
-  // Reshapes share the bytes of another value; ~0u for all others.
-  uint32_t alias_of = ~0u;
-  uint32_t stage = 0;  // of a pipeline, to which it belongs
-  bool is_checkpoint = false;
-};
-
-struct GraphOutput {
-  std::string name;
-  Tensor value;
-};
-
-// Rows in the streaming memory of an IPU's machine; index among those of its IPU.
-struct RemoteBuffer {
-  uint32_t ipu = 0, index = ~0u;
-};
-
-struct Assignment {
-  Tensor buffer, value;
-  // It counts micro-batches, also in programs that do not train, if they read the buffer.
-  bool counts = false;
-};
-
-// All that a graph consists of, but for the initial values of its variables.
-struct GraphParts {
-  std::vector<Value> values;  // by id
-  std::vector<Node> nodes;    // in an order of execution
-  std::vector<Tensor> inputs, variables, buffers;
-  std::vector<Assignment> assignments;
-  std::map<uint32_t, std::vector<v1::RemoteBuffer>> remote_buffers;  // by IPU
-  std::vector<GraphOutput> outputs;
-  OriginTable origins;  // of the nodes
-};
 
 // Prefix of the buffers from which random numbers follow.
 inline constexpr char kRandomPrefix[] = "random/";
