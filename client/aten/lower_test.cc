@@ -128,6 +128,17 @@ TEST_F(LowerTest, GivesTheTypesThatPyTorchDoes) {
             "aten::linalg_vector_norm.default: type int32 must be float16 or float32");
 }
 
+TEST_F(LowerTest, NoGradientFlowsThroughDetach) {
+  const Tensor x = Input(v1::FLOAT32, {3}), y = Input(v1::FLOAT32, {3});
+  const auto detached = Lower(graph_, "detach.default", {x});
+  ASSERT_TRUE(detached.ok()) << detached.status();
+  EXPECT_EQ(graph_.TypeOf(detached->at(0)), graph_.TypeOf(x));
+  const Tensor product = graph_.Multiply(detached->at(0), y);
+  const auto gradients = graph_.GradientsOfUses(graph_.Sum(product), {x, y});
+  EXPECT_TRUE(gradients[0].empty());
+  EXPECT_EQ(gradients[1].size(), 1u);
+}
+
 // Tensors of the largest rank have no dimension to spare.
 TEST_F(LowerTest, WorksAtTheLargestRank) {
   const graph::Dims dims = {2, 1, 2, 1, 3, 1, 1, 2};

@@ -11,6 +11,8 @@ namespace {
 
 Outputs Same(const Call& call) { return Tensors{call.tensor(0)}; }
 
+Outputs Detach(const Call& call) { return Tensors{call.graph().Stop(call.tensor(0))}; }
+
 // The dimensions with which to view these elements: one may be -1.
 absl::StatusOr<Dims> Inferred(const Call& call, Dims dims, int64_t elements) {
   int64_t known = 1;
@@ -284,7 +286,7 @@ Outputs SliceBackward(const Call& call) {
 
 std::vector<Row> ViewRows() {
   return {
-      {"detach.default", "tensor", Same},
+      {"detach.default", "tensor", Detach},
       {"alias.default", "tensor", Same},
       {"lift_fresh.default", "tensor", Same},
       {"lift_fresh_copy.default", "tensor", Same},

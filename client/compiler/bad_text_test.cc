@@ -39,7 +39,9 @@ assign %6 = %3
 loss %3
 backward from %7
 %8 = constant 1.5 : float32[3] on IPU 0
-gradient of %1: %8
+%9 = pass_by (%8) gradient to %1 : float32[3] on IPU 0
+%10 = stop (%9) : float32[3] on IPU 0
+gradient of %1: %10
 )";
 
 constexpr char kLowered[] = R"(program "infer" device_iterations 1 accumulation 1 output_period 1
@@ -125,14 +127,19 @@ TEST(BadTextTest, MistakesInGraphsAreNamed) {
           {"%2 = binary", "binary", "line 7: expected 'on IPU', found ': float32[2,3]"},
           {"assign %6", "assign %1", "line 10: %1 is not a buffer"},
           {"loss %3", "loss", "line 11: expected '%', found the end of the line"},
-          {"loss %3\n", "", "line 13: expected a line 'loss' before the end"},
+          {"loss %3\n", "", "line 15: expected a line 'loss' before the end"},
           {"backward from %7\n", "", "expected a line 'backward from' before the end"},
           {"optimizer", "", "expected"},
           {"1.5 :", "1.5e :", "line 13: expected ':', found 'e : float32[3]"},
-          {"gradient of %1: %8\n", "", "line 13: expected a line 'gradient of %1' before the end"},
-          {"gradient of %1", "gradient of %6", "line 14: %6 is not a variable"},
-          {"gradient of %1: %8\n", "gradient of %1:\ngradient of %1:\n",
-           "line 15: %1 has its gradients already"},
+          {"(%8) gradient to", "(%8)", "line 14: expected 'gradient to', found '%1 : float32[3]"},
+          {"stop (%9)", "stop (%11)", "line 15: %11 is not defined before this line"},
+          {"stop (%9)", "stop %9", "line 15: expected '(', found '%9 : float32[3]"},
+          {"(%9) : float32[3]", "(%9) : float32[2]",
+           "line 15: expected the elements of float32[3], not float32[2]"},
+          {"gradient of %1: %10\n", "", "line 15: expected a line 'gradient of %1' before the end"},
+          {"gradient of %1", "gradient of %6", "line 16: %6 is not a variable"},
+          {"gradient of %1: %10\n", "gradient of %1:\ngradient of %1:\n",
+           "line 17: %1 has its gradients already"},
       });
   ExpectRefused<GraphProgram>("", ReadGraph, "line 1: expected 'program', found the end of the li");
 }

@@ -29,6 +29,7 @@ struct Shape {
   double factor = 2;
   std::string output = "loss";
   std::string scope = "model";
+  Tensor (*alias)(Graph&, Tensor logits, Tensor product) = nullptr;  // of the logits
 };
 
 struct Model {
@@ -44,7 +45,9 @@ Model MakeModel(const Shape& shape = {}) {
   const Tensor w =
       g.Variable("w", {FLOAT32, {6, shape.hidden}},
                  std::vector<float>(static_cast<size_t>(6 * shape.hidden), shape.initial));
-  const Tensor logits = g.Multiply(g.MatMul(x, w), g.Constant({FLOAT32, {}}, shape.factor));
+  const Tensor product = g.MatMul(x, w);
+  Tensor logits = g.Multiply(product, g.Constant({FLOAT32, {}}, shape.factor));
+  if (shape.alias != nullptr) logits = shape.alias(g, logits, product);
   const Tensor loss = g.Mean(g.SoftmaxCrossEntropy(logits, g.Input("labels", {INT32, {4}})));
   g.Output(shape.output, loss);
   model.options.programs = {{.name = "train", .loss = loss, .optimizer = SgdOptions{}}};
@@ -159,6 +162,16 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   models.push_back(MakeModel({.factor = 3}));
   models.push_back(MakeModel({.output = "other"}));
   models.push_back(MakeModel({.scope = "other"}));
+  const auto stop = [](Graph& g, Tensor logits, Tensor) { return g.Stop(logits); };
+  const auto reshape = [](Graph& g, Tensor logits, Tensor) {
+    return g.Reshape(logits, g.TypeOf(logits).dims);
+  };
+  const auto pass_by = [](Graph& g, Tensor logits, Tensor product) {
+    return g.PassBy(logits, product);
+  };
+  models.push_back(MakeModel({.alias = stop}));
+  models.push_back(MakeModel({.alias = reshape}));
+  models.push_back(MakeModel({.alias = pass_by}));
   const auto with = [&](const auto& change) {
     models.push_back(MakeModel());
     change(models.back().options, models.back().options.programs[0]);

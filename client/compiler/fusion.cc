@@ -46,7 +46,10 @@ class Fusion {
         first_backward_(program.first_backward) {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       for (uint32_t value : nodes_[i].instruction.outputs()) producers_[value] = i;
-      for (uint32_t value : nodes_[i].instruction.inputs()) Use(value, i);
+      for (uint32_t& value : *nodes_[i].instruction.mutable_inputs()) {
+        value = Original(value);
+        Use(value, i);
+      }
     }
     FindRemoteOrder();
   }
@@ -71,6 +74,16 @@ class Fusion {
 
  private:
   const Value& ValueOf(uint32_t id) const { return graph_.values()[id]; }
+
+  // The value of the same type of which a value is an alias: a stop or pass-by, whose gradients
+  // have been added, is no other value than that.
+  uint32_t Original(uint32_t value) const {
+    uint32_t original = value;
+    for (uint32_t id = ValueOf(value).alias_of; id != ~0u; id = ValueOf(id).alias_of) {
+      if (ValueOf(id).type == ValueOf(value).type) original = id;
+    }
+    return original;
+  }
 
   void Use(uint32_t value, size_t node) {
     uses_[value].push_back(node);

@@ -184,9 +184,13 @@ class GraphReader {
       value.origin = Origin::kConstant;
       value.constant = reader_.Double();
     } else if (reader_.Take("reshape")) {
-      reader_.Expect("(");
-      value.alias_of = Known().id;
-      reader_.Expect(")");
+      value.alias_of = value.gradient_to = Source();
+    } else if (reader_.Take("stop")) {
+      value.alias_of = Source();
+    } else if (reader_.Take("pass_by")) {
+      value.alias_of = Source();
+      reader_.Expect("gradient to");
+      value.gradient_to = reader_.Id();
     } else if (!reader_.Take("dead")) {
       return false;
     }
@@ -200,6 +204,14 @@ class GraphReader {
     if (value.alias_of != ~0u) CheckReshape(values_[value.alias_of].type, value.type);
     Define(id, std::move(value));
     return true;
+  }
+
+  // What an alias is one of.
+  uint32_t Source() {
+    reader_.Expect("(");
+    const uint32_t source = Known().id;
+    reader_.Expect(")");
+    return source;
   }
 
   void CheckReshape(const program::TensorType& from, const program::TensorType& to) {

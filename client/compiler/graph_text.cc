@@ -132,7 +132,7 @@ class GraphPrinter {
     }
   }
 
-  // Adds lines for those of the values that no node has made, and for what they are reshapes of.
+  // Adds lines for those of the values that no node has made, and for what they are aliases of.
   void Introduce(absl::Span<const Tensor> values) {
     for (Tensor value : values) {
       std::vector<uint32_t> chain;
@@ -150,13 +150,23 @@ class GraphPrinter {
 
   std::string SourceOf(uint32_t id) const {
     const Value& value = graph_.values()[id];
-    if (value.alias_of != kNone) return absl::StrCat("reshape (%", value.alias_of, ")");
+    if (value.alias_of != kNone) return AliasOf(value);
     if (value.origin == Origin::kConstant) return absl::StrCat("constant ", Digits(value.constant));
     if (value.origin == Origin::kOperation) return "dead";
     const std::vector<Tensor>& buffers = graph_.buffers();
     const bool is_buffer = std::find(buffers.begin(), buffers.end(), Tensor{id}) != buffers.end();
     const char* kind = value.origin == Origin::kInput ? "input" : is_buffer ? "buffer" : "variable";
     return absl::StrCat(kind, " ", Quoted(value.name));
+  }
+
+  static std::string AliasOf(const Value& value) {
+    const bool is_reshape = value.gradient_to == value.alias_of, stops = value.gradient_to == kNone;
+    return absl::StrCat(
+        is_reshape ? "reshape"
+        : stops    ? "stop"
+                   : "pass_by",
+        " (%", value.alias_of, ")",
+        is_reshape || stops ? "" : absl::StrCat(" gradient to %", value.gradient_to));
   }
 
   // With the stage to which the value belongs, and whether it is a checkpoint.

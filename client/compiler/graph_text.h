@@ -14,7 +14,9 @@
 //   gradient of %1: %9
 //
 // A value that no node makes stands before the first line that reads it: an input, variable, buffer
-// or constant, the reshape of another value, or `dead` if the node that made it is left out.
+// or constant, an alias of another value, or `dead` if the node that made it is left out. An alias
+// is `reshape (%1)`, `stop (%1)`, or `pass_by (%1) gradient to %0`, where the line of %0 may be
+// later or left out: its gradient has been added.
 #pragma once
 
 #include <string>

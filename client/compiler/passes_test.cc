@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "device/base/file.h"
 
 namespace vpod::compiler {
@@ -99,6 +100,28 @@ TEST_F(DumpTest, EachPassWritesAFile) {
   EXPECT_THAT(Read("2-infer-fusion.txt"), HasSubstr("%3 = map {"));
   EXPECT_THAT(Read("3-infer-lowering.txt"), HasSubstr("body:\n  %0 = stream_in {"));
   EXPECT_THAT(Read("7-train_sgd-lowering.txt"), HasSubstr("= sgd {"));
+}
+
+TEST_F(DumpTest, AliasesSayWhereTheirGradientGoes) {
+  const Tensor x = graph_.inputs()[0], square = graph_.Multiply(x, x);
+  graph_.Output("stopped", graph_.Stop(square));
+  graph_.Output("passed", graph_.PassBy(square, x));
+  ASSERT_TRUE(Compile(graph_, options_).ok());
+  const std::string text = Read("0-infer-gradients.txt");
+  EXPECT_THAT(text,
+              HasSubstr(absl::StrCat(" = stop (%", square.id, ") : float32[2,3] on IPU 0\n")));
+  EXPECT_THAT(text, HasSubstr(absl::StrCat(" = pass_by (%", square.id, ") gradient to %", x.id,
+                                           " : float32[2,3] on IPU 0\n")));
+}
+
+// Beyond the gradients it is no other value than the one that it is an alias of.
+TEST_F(DumpTest, AStopDoesNotKeepOperationsFromFusing) {
+  Graph graph;
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 3}});
+  graph.Output("y", graph.Relu(graph.Stop(graph.Multiply(x, x))));
+  options_.programs = {{.name = "infer"}};
+  ASSERT_TRUE(Compile(graph, options_).ok());
+  EXPECT_THAT(Read("2-infer-fusion.txt"), HasSubstr(" = map {"));
 }
 
 TEST_F(DumpTest, TheLastOneReadsBackToTheSameExecutable) {

@@ -142,6 +142,27 @@ inline TestProgram Dropout() {
   return test;
 }
 
+// A stop and a pass-by, whose source only the gradient needs, between operations that fuse.
+inline TestProgram Aliases(Recomputation recomputation, const char* name) {
+  TestProgram test{.name = name};
+  test.options.recomputation = recomputation;
+  Graph& graph = test.graph;
+  const Tensor w = graph.Variable("w", {FLOAT32, {4, 3}}, std::vector<float>(12, 0.5f));
+  const Tensor x = graph.Multiply(graph.Input("x", {FLOAT32, {4, 3}}), w);
+  const Tensor stopped = graph.Unary(program::v1::TANH, graph.Stop(graph.Relu(x)));
+  const Tensor source = graph.Unary(program::v1::SIGMOID, x);
+  const Tensor passed =
+      graph.PassBy(graph.Unary(program::v1::ROUND, graph.Add(stopped, x)), source);
+  const Tensor y = graph.Multiply(graph.Reshape(passed, {2, 6}),
+                                  graph.Reshape(graph.Stop(graph.Stop(w)), {2, 6}));
+  graph.Output("y", graph.Stop(y));
+  test.options.programs = {{.name = "train",
+                            .loss = graph.Sum(graph.Unary(program::v1::TANH, y)),
+                            .optimizer = SgdOptions{}},
+                           {.name = "infer"}};
+  return test;
+}
+
 inline TestProgram RemoteBuffers() {
   TestProgram test{.name = "RemoteBuffers"};
   Graph& graph = test.graph;
@@ -276,6 +297,8 @@ inline std::vector<TestProgram> SmallPrograms() {
           StochasticRounding(Rounding::kStochastic, "StochasticRounding"),
           StochasticRounding(Rounding::kStochasticEqualSeeds, "EqualSeeds"),
           Dropout(),
+          Aliases(Recomputation::kNone, "Aliases"),
+          Aliases(Recomputation::kAll, "RecomputedAliases"),
           RemoteBuffers(),
           Pipeline(Schedule::kGrouped, "Grouped"),
           Pipeline(Schedule::kInterleaved, "Interleaved"),

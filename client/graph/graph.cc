@@ -50,7 +50,7 @@ void Graph::Checkpoint(Tensor value) {
 
 Tensor Graph::AddLike(Tensor value, Tensor source) {
   Value copy = values_[value.id];
-  copy.alias_of = source.id;
+  copy.alias_of = copy.gradient_to = source.id;
   copy.is_checkpoint = false;
   values_.push_back(std::move(copy));
   return {static_cast<uint32_t>(values_.size() - 1)};
@@ -345,21 +345,6 @@ Tensor Graph::Cast(Tensor input, v1::DataType type) {
   v1::Instruction op;
   op.mutable_cast()->set_type(type);
   return AddSimple(std::move(op), {input});
-}
-
-Tensor Graph::Reshape(Tensor input, Dims dims) {
-  if (!Usable({input}, "reshape")) return {};
-  TensorType type{TypeOf(input).type, std::move(dims)};
-  if (!program::Check(type).ok() || type.elements() != TypeOf(input).elements()) {
-    return Refuse("reshape",
-                  absl::StrCat("cannot reshape ", TypeOf(input).ToString(), " to ", type.ToString(),
-                               ", must have ", TypeOf(input).elements(), " elements"));
-  }
-  const uint32_t source_ipu = values_[input.id].ipu;
-  const Tensor output = NewValue(std::move(type));
-  values_.back().alias_of = input.id;
-  values_.back().ipu = source_ipu;
-  return output;
 }
 
 Tensor Graph::Select(Tensor condition, Tensor a, Tensor b) {

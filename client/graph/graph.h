@@ -135,6 +135,11 @@ class Graph {
   Tensor ArgMax(Tensor input);
   Tensor Cast(Tensor input, v1::DataType type);
   Tensor Reshape(Tensor input, Dims dims);
+  // The same value, through which no gradient flows.
+  Tensor Stop(Tensor input);
+  // The value of `value`, whose gradient is passed to `source` instead, which has the same type: a
+  // rounding is straight-through as PassBy(rounded, x).
+  Tensor PassBy(Tensor value, Tensor source);
   // a where the condition is true, otherwise b; all are broadcast.
   Tensor Select(Tensor condition, Tensor a, Tensor b);
   // Dimension i of the output is dimension permutation[i] of the input.
@@ -294,6 +299,8 @@ class Graph {
   // The only output of an operation.
   Tensor AddSimple(v1::Instruction attributes, std::vector<Tensor> inputs);
   Tensor NewValue(TensorType type);
+  // On the IPU of the value that it is an alias of.
+  Tensor NewAlias(TensorType type, Tensor of, Tensor gradient_to);
   // Null, with an error, unless the buffer is one of the IPU that operations belong to now.
   const v1::RemoteBuffer* FindRemoteBuffer(RemoteBuffer buffer, absl::string_view op);
   // Whether they are values of this graph and nothing went wrong yet; `op` is what needs them.

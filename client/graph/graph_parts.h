@@ -39,8 +39,11 @@ struct Value {
   uint32_t ipu = 0;  // that produces or holds it
   std::string name;  // of inputs and variables
   double constant = 0;
-  // Reshapes share the bytes of another value; ~0u for all others.
+  // An alias shares the bytes of another value: a reshape, stop or pass-by. ~0u for all others.
   uint32_t alias_of = ~0u;
+  // The value that the gradient of an alias is passed to: for a reshape the value that it is an
+  // alias of, for a pass-by another one. ~0u for a stop, which passes no gradient on.
+  uint32_t gradient_to = ~0u;
   uint32_t stage = 0;  // of a pipeline, to which it belongs
   bool is_checkpoint = false;
 };

@@ -56,6 +56,8 @@ const std::vector<NamedMistake>& Mistakes() {
        [](Graph& g, Tensor x, Tensor) {
          return g.Reshape(x, {-2, -3});
        }},
+      {"pass_by: the value is float32[2,3], the source int32[2], must be of one type",
+       [](Graph& g, Tensor x, Tensor labels) { return g.PassBy(x, labels); }},
       {"cross-entropy does not take logits float32[2,3] and labels float32[2,3]",
        [](Graph& g, Tensor x, Tensor) { return g.SoftmaxCrossEntropy(x, x); }},
       {"variable 'w' of type float32[2] has 3 initial values",
@@ -153,7 +155,8 @@ TEST(GraphTest, EverythingBearsTheResultOfAMistake) {
        {graph.MatMul(bad, x), graph.Convolution(x, bad, Graph::Sliding(2, 3)),
         graph.MaxPool(bad, Graph::Sliding(2, 1)), graph.Relu(bad), graph.Add(x, bad),
         graph.Reduce(v1::SUM, bad, {0}), graph.ArgMax(bad), graph.Cast(bad, FLOAT16),
-        graph.Reshape(bad, {6}), graph.SoftmaxCrossEntropy(x, bad), graph.Mean(bad), graph.Sum(bad),
+        graph.Reshape(bad, {6}), graph.Stop(bad), graph.PassBy(bad, x), graph.PassBy(x, bad),
+        graph.SoftmaxCrossEntropy(x, bad), graph.Mean(bad), graph.Sum(bad),
         graph.ReduceToType(bad, {FLOAT32, {}}), graph.Relu(x)}) {
     EXPECT_FALSE(result.valid());
   }

@@ -50,7 +50,7 @@ void KeepUsesApart(const Graph& graph, absl::Span<const Tensor> wanted, Gradient
     if (values[tensor.id].origin != Origin::kOperation) kept.insert(tensor.id);
   }
   for (uint32_t id = 0; id < values.size(); ++id) {
-    if (values[id].alias_of != ~0u && kept.contains(values[id].alias_of)) kept.insert(id);
+    if (kept.contains(values[id].gradient_to)) kept.insert(id);
     if (kept.contains(id)) gradients.KeepApart(id);
   }
 }
@@ -207,7 +207,9 @@ std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,
       gradients.JoinParts(id);
       backward_of_ = nullptr;
     }
-    if (const uint32_t source = values_[id].alias_of; source != ~0u) {
+    if (values_[id].alias_of != ~0u) {
+      const uint32_t source = values_[id].gradient_to;
+      if (source == ~0u) continue;
       // Added to those of other uses where the value is made.
       const auto maker = producer.find(source);
       const v1::Origin origin = maker == producer.end() ? OriginOfSum(values_[source])
