@@ -1,0 +1,164 @@
+"""Exceptions of PopTorch, and the texts of all errors that its Python files raise.
+
+The classes are here, so that the package can be imported without its extension; the extension
+raises these very classes.
+"""
+
+from typing import Optional
+
+# --- Classes.
+
+
+class Error(Exception):
+    """Something went wrong while a model was captured, compiled or run.
+
+    Attributes:
+        message: what went wrong, without the place.
+        type: the kind of error, such as "poptorch_py_error" or "poptorch_cpp_error".
+        location: the steps that were under way, the innermost one first, a line each.
+    """
+
+    message: str = ""
+    type: str = ""
+    location: str = ""
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        message: Optional[str] = None,
+        type: str = "",  # pylint: disable=redefined-builtin
+        location: str = "",
+    ) -> None:
+        super().__init__(text)
+        self.message = text if message is None else message
+        self.type = type
+        self.location = location
+
+    def __reduce__(self):
+        if globals().get(type(self).__name__) is type(self):
+            return _restored, (type(self).__name__, self.args, self.__dict__)
+        return super().__reduce__()
+
+
+class RecoverableError(Error):
+    """An error of the system after which the program can go on, once the IPUs are reset.
+
+    Attributes:
+        recovery_action: "IPU_RESET", "PARTITION_RESET" (also its IPU-Links) or "FULL_RESET"
+            (power cycle).
+    """
+
+    recovery_action: str = ""
+
+    def __init__(self, text: str = "", *, recovery_action: str = "", **fields: str) -> None:
+        super().__init__(text, **fields)
+        self.recovery_action = recovery_action
+
+
+class UnrecoverableError(Error):
+    """An error of the system after which no reset helps."""
+
+
+# Programs know the classes by the module that raises them.
+for _class in (Error, RecoverableError, UnrecoverableError):
+    _class.__module__ = "poptorch.poptorch_core"
+
+
+def _restored(name, args, fields):
+    """The unpickled error of a class of this file, which needs no extension."""
+    error = globals()[name](*args)
+    error.__dict__.update(fields)
+    return error
+
+
+def py_error(text: str) -> Error:
+    """An error of the Python layer: its text begins with 'poptorch_py_error'."""
+    return Error(f"'poptorch_py_error': {text}", message=text, type="poptorch_py_error")
+
+
+def cpp_error(text: str) -> Error:
+    """An error that the original raises from its native layer."""
+    return Error(text, type="poptorch_cpp_error")
+
+
+# --- Options.
+FROZEN = "Can't modify frozen Options"
+INVALID_ATTRIBUTE = "Invalid attribute %s."
+INVALID_OPTION = "Invalid option %s, valid options are %s"
+INVALID_PRIVATE_ATTRIBUTE = "Invalid private attribute %s. Valid attributes: %s"
+MERGE_CONFLICT = "Several groups of options have these names: %s"
+NO_OUTPUT_MODE = "An output mode must be picked before serialisation"
+UNEXPECTED_TYPE = "Unexpected type %s for option %s. Expected %s"
+OUT_OF_RANGE = "%s is %s, must be %s"
+WRONG_TYPE = "%s is %s, must be %s"
+EVERY_N_PERIOD = "EveryN anchor must have output_return_period set to valid positive integer"
+PERIOD_IGNORED = "Anchor return period argument ignored with output_mode set to %s"
+GROUP_TYPE_ALL = "input_group_type cannot be All"
+GROUP_TOO_LARGE = "input_group_size cannot be larger than replication_factor"
+GROUP_NO_FACTOR = "input_group_size must be a factor of replication_factor"
+IO_TILES = "numIOTiles must be an even number between 32 and 192."
+IPU_VERSION = "Invalid IPU model version. Valid versions: ipu1, ipu2, ipu21."
+MEMORY_PROPORTION = (
+    'Available memory proportions are expected to be in a dictionary of {"IPU0": 0.5}, with the'
+    " number of an IPU in each key and a proportion between 0 and 1, but got %s"
+)
+PARTIALS_TYPE = "parameter to setPartialsType should be either torch.float or torch.half"
+REDUCTION_TYPE = "%s must be set to poptorch.ReductionType.Mean or poptorch.ReductionType.Sum"
+TRACE_MODEL = "options.Jit.traceModel(True) is no longer supported"
+RUNNING_STATISTICS = "runningStatisticsAlwaysFloat needs to be set to a bool"
+DEPRECATED_TRACE_MODEL = (
+    "[Deprecated] Do not call options.Jit.traceModel(): models are always captured by running them."
+)
+DEPRECATED_CASTING = (
+    "[Deprecated] Do not call options.Precision.halfFloatCasting(): operators of half and float32"
+    " inputs compute in float32, as in PyTorch."
+)
+DEPRECATED_STATISTICS = (
+    "[Deprecated] Do not call options.Precision.runningStatisticsAlwaysFloat(): running statistics"
+    " have their own type, as in PyTorch."
+)
+CACHE_DIR = "POPTORCH_CACHE_DIR is set: setting cache path to %s"
+LOG_DIR_IGNORED = "logDir in _Popart.set() is ignored: use poptorch.Options.logDir()"
+PROFILING_OVERRIDDEN = (
+    "Profiling setting overridden by environment variable. Check content of POPLAR_ENGINE_OPTIONS."
+)
+ENGINE_OPTIONS_SYNTAX = "POPLAR_ENGINE_OPTIONS is %r, must be a map of strings in JSON"
+ENVIRONMENT_INTEGER = "The environment variable %s is %r, must be an integer"
+UNKNOWN_POPART_OPTION = "Unknown %s option %s"
+UNKNOWN_POPART_TYPE = "Unknown value type %s for option %s"
+CONFIG_ERROR = "%s at line %d of %s: %s\n> %s"
+CONFIG_FILE = "Cannot read the options' file %s: %s"
+CONFIG_NO_CALL = "must be one call of a setter of poptorch.Options"
+JSON_SYNTAX = "The options are not a JSON object of setters and their arguments: %s"
+JSON_SETTER = "%r in the options is not a setter of poptorch.Options"
+
+# --- Blocks and strategies.
+ALREADY_BLOCK = "module has already been assigned to a block."
+NOT_A_MODULE = "module is not an instance of torch.nn.Module or  function."
+NO_ACTIVE_BLOCK = "No active Block, all the ops must belong to a Block"
+NO_IPU_FOR_BLOCK = (
+    "poptorch.AutoStage.SameAsIpu was selected but no IPU was specified for block %s"
+)
+NO_PHASES = (
+    "There is currently no AutoStage for PhasedExecution, please explicitly specify the phases"
+)
+UNKNOWN_BLOCK = "Unknown Block '%s' list of expected Blocks: %s"
+BLOCK_TWICE = "%s associated with more than one stage"
+BLOCK_IDS = "Ids of blocks must be strings, but got %s"
+STAGE_ARGUMENTS = "The stages of %s must be Stages, ids of blocks or lists of ids, but got %s"
+PHASE_ARGUMENTS = "The arguments of %s must be Phases, Stages, ids of blocks or lists, but got %s"
+PHASE_MIXED = "All arguments of a Phase must be ids of blocks (strings), or all Stages, but got %s"
+PHASE_IPUS = "Phase contains %d stages but you provided %d ipus"
+PHASE_INDEX = "The phase is %s, must be an integer between 0 and %d"
+STAGES_DESCEND = (
+    "Block '%s' has %s %d, but the block before it, '%s', has %d: stages must not descend in the"
+    " order of execution. Use poptorch.AutoStage.AutoIncrement to return to an earlier IPU."
+)
+NESTED_CAPTURE = "A model is being captured: models cannot be captured inside one another"
+
+# --- Logging.
+LEVEL_INTEGER = "Invalid log level integer"
+LEVEL_NAME = "Unknown log level: %s. Valid values are DEBUG, ERR, INFO, OFF, TRACE and WARN"
+LEVEL_ONE_OF = "Level must be one of %s"
+LOG_DESTINATION = "POPTORCH_LOG_DEST: the file %s cannot be written: %s"
