@@ -1,8 +1,7 @@
 """The blocks of the capture that is under way, as annotations write and the tape reads them.
 
-    with capturing(options._execution_strategy) as state:
-        ... run forward; for every operator: block = state.block_of_operator() ...
-    blocks = state.placements()
+    with capturing(options._execution_strategy):
+        ... run forward; for every operator: block = _block_state.current() ...
 
 Outside `capturing` there is no state, and all annotations do nothing.
 """
@@ -91,6 +90,18 @@ _active: Optional[BlockState] = None
 def active() -> Optional[BlockState]:
     """The state of the capture that is under way; None outside of captures."""
     return _active
+
+
+def current() -> Optional[Placement]:
+    """Where an operator that is called now runs; None before all blocks and outside of captures.
+
+    Raises:
+        Error: blocks were used, and the operator is in none.
+    """
+    if _active is None:
+        return None
+    index = _active.block_of_operator()
+    return None if index == NO_BLOCK else _active.blocks[index].placement
 
 
 @contextlib.contextmanager

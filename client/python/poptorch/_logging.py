@@ -68,7 +68,7 @@ class _StandardError(logging.StreamHandler):
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
-        self.setFormatter(_Formatter(lambda: hasattr(self.stream, "isatty") and self.stream.isatty()))
+        self.setFormatter(_Formatter(lambda: getattr(self.stream, "isatty", bool)()))
 
     @property
     def stream(self):

@@ -116,7 +116,7 @@ class _ExecutionStrategy:
         raise NotImplementedError
 
     def placement(self, block_id: BlockId, ipu_id: Optional[int]) -> Placement:
-        """Where a block runs: the stage's IPU, else the block's, else the IPU of its stage's number.
+        """Where a block runs: on the stage's IPU, the block's, or that of its stage's number.
 
         Args:
             block_id: the id of the block.

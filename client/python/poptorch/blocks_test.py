@@ -64,7 +64,9 @@ class BlocksTest(unittest.TestCase):
                 state.block_of_operator()
             poptorch.Block.start("B", ipu_id=1)
             self.assertEqual(state.block_of_operator(), 1)
+            self.assertEqual(_block_state.current(), (1, 1, -1))
         self.assertEqual(state.placements(), [(0, 0, -1), (1, 1, -1)])
+        self.assertIsNone(_block_state.current())
 
     def test_block_inside_a_block_replaces_it(self):
         with _block_state.capturing(poptorch.ShardedExecution()) as state:
@@ -118,8 +120,9 @@ class BlocksTest(unittest.TestCase):
         self.assertEqual((block._user_id, block._ipu_id), (1, 2))
         self.assertEqual(visited(lambda: block(1)), [("1", 2, 2, -1)])
         self.assertEqual(pickle.loads(pickle.dumps(block))(1), 2)
+        message = "module is not an instance of torch.nn.Module or  function."
         for wrong in (3, torch.nn.Linear):
-            with self.assertRaisesRegex(poptorch.Error, "is not an instance of torch.nn.Module or  f"):
+            with self.assertRaisesRegex(poptorch.Error, message):
                 poptorch.BeginBlock(wrong)
 
     def test_blocks_are_copied_and_saved(self):

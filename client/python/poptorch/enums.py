@@ -70,7 +70,7 @@ class ReductionType(_NamedInteger):
 class MeanReductionStrategy(_NamedInteger):
     """When the division of a mean over micro-batches takes place."""
 
-    #: The accumulator always holds the mean of the micro-batches so far, which suits half precision.
+    #: The accumulator always holds the mean of the micro-batches so far: it suits half precision.
     Running = 0
     #: The accumulator holds a sum, which is divided once, before the update.
     Post = 1

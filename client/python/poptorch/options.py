@@ -5,9 +5,9 @@
 >>> opts.Training.gradientAccumulation(4)
 >>> poptorch_model = poptorch.trainingModel(model, opts)
 
-Setters return the object, so that calls can be chained. A model or DataLoader that is given options
-freezes them; `clone()` is an unfrozen copy. Values can be read as attributes: `deviceIterations(10)`
-makes `opts.device_iterations` 10.
+Setters return the object, so that calls can be chained. A model or DataLoader that is given
+options freezes them; `clone()` is an unfrozen copy. Values can be read as attributes:
+`deviceIterations(10)` makes `opts.device_iterations` 10.
 """
 
 import copy
@@ -165,9 +165,9 @@ class Options(OptionValues):
     # --- Batches and outputs.
 
     def deviceIterations(self, device_iterations: int) -> "Options":
-        """The number of times that the device runs the model in one call. Default: 1.
+        """The number of times that the device runs the model in a call. Default: 1.
 
-        A call takes a batch of batch size × device iterations × replicas × gradient accumulation.
+        A call takes batch size × device iterations × replicas × gradient accumulation rows.
         """
         check_count("deviceIterations", device_iterations)
         return self.set(device_iterations=device_iterations)
@@ -281,7 +281,7 @@ class Options(OptionValues):
         return self.set(connection_type=connection_type)
 
     def useIpuModel(self, use_model: bool) -> "Options":
-        """Whether the IPU Model runs the model in this process, whatever POPTORCH_IPU_MODEL says."""
+        """Whether the IPU Model runs the model, whatever POPTORCH_IPU_MODEL says."""
         check_is("use_model", use_model, bool, "True or False")
         return self.createOrSet(use_model=use_model)
 

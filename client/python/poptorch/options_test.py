@@ -37,7 +37,7 @@ class SettersTest(unittest.TestCase):
         self.assertEqual(self.options.device_iterations, 2)
 
     def test_wrong_names_and_types_are_refused(self):
-        with self.assertRaisesRegex(AssertionError, "Invalid option replication, valid options are"):
+        with self.assertRaisesRegex(AssertionError, "Invalid option replication, valid options"):
             self.options.replication = 2
         with self.assertRaisesRegex(
             AssertionError, "Unexpected type <class 'str'> for option replication_factor. Expected"
@@ -90,7 +90,7 @@ class SettersTest(unittest.TestCase):
     def test_io_tiles(self):
         locations = self.options.TensorLocations
         for tiles in (10, 193, 33):
-            with self.assertRaisesRegex(AssertionError, "numIOTiles must be an even number between"):
+            with self.assertRaisesRegex(AssertionError, "numIOTiles must be an even number"):
                 locations.numIOTiles(tiles)
         self.assertIs(locations.numIOTiles(32), locations)
         self.assertEqual(self.options.TensorLocations.toDict()["numIOTiles"], 32)
@@ -128,7 +128,7 @@ class SettersTest(unittest.TestCase):
             popart["convolutionOptions"], {"partialsType": "half", "enableConvDithering": "true"}
         )
         for wrong in (torch.int32, "half", 16):
-            with self.assertRaisesRegex(ValueError, "parameter to setPartialsType should be either"):
+            with self.assertRaisesRegex(ValueError, "parameter to setPartialsType should be"):
                 precision.setPartialsType(wrong)
 
     def test_deprecated_setters_warn(self):
@@ -346,7 +346,7 @@ class ErrorsAndLogsTest(unittest.TestCase):
         self.assertFalse(poptorch.logger.isEnabledFor(50))
         with self.assertRaisesRegex(ValueError, "Invalid log level integer"):
             poptorch.setLogLevel(5)
-        with self.assertRaisesRegex(ValueError, "Unknown log level: wibble. Valid values are DEBUG"):
+        with self.assertRaisesRegex(ValueError, "Unknown log level: wibble. Valid values are"):
             poptorch.setLogLevel("wibble")
         for level in (0, "FOO"):
             with self.assertRaisesRegex(ValueError, "Level must be one of DEBUG, ERR"):
