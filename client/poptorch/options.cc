@@ -1,0 +1,186 @@
+#include "client/poptorch/options.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "device/arch/hardware.h"
+#include "device/base/status.h"
+
+namespace vpod::poptorch {
+namespace {
+
+using compiler::CompileOptions;
+using compiler::ProgramSpec;
+
+// Setters of poptorch.Options and what else a user changes, for the message about what does not
+// fit.
+model::OptionNames OptionNames() {
+  return {.float16 = "model.half()",
+          .micro_batch = "batch_size of poptorch.DataLoader",
+          .optimizer = "poptorch.optim.SGD",
+          .accumulation = "Training.gradientAccumulation",
+          .recomputation = "_Popart.set(\"autoRecomputation\", 1)",
+          .memory_proportions = "setAvailableMemoryProportion",
+          .off_chip_activations = "TensorLocations.setActivationLocation",
+          .off_chip_optimizer_state = "TensorLocations.setOptimizerLocation",
+          .off_chip_weights = "TensorLocations.setWeightLocation",
+          .off_chip_accumulators = "TensorLocations.setAccumulatorLocation",
+          .tensor_shards = "TensorLocationSettings.useReplicatedTensorSharding",
+          .ipus_per_replica = "poptorch.Block with ipu_id",
+          .ipus_without_pipeline = "poptorch.Block with ipu_id, ShardedExecution"};
+}
+
+// Replicas and IPUs of a process are reserved together, as one device.
+absl::StatusOr<uint32_t> IpusPerReplica(const ModelOptions& options, uint32_t used) {
+  constexpr uint32_t kMost = arch::kMaxIpusPerReplica;
+  const uint64_t wanted = uint64_t{used} * options.replicas;
+  if (wanted > kMost) {
+    return absl::InvalidArgumentError(absl::StrCat("Too many IPUs requested (", wanted,
+                                                   "). Experiments that need more than ", kMost,
+                                                   " IPUs require distributed execution."));
+  }
+  const auto reserved = std::bit_ceil(static_cast<uint32_t>(wanted));
+  if (reserved != wanted && !options.round_ipus_up) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "The model specifies the use of ", wanted, " IPUs, however PopTorch must reserve a ",
+        "minimum of ", reserved, " in order to allow the model to run, because PopTorch must ",
+        "reserve a power of 2 or maximum of ", kMost, " IPUs per process. Please reconfigure your ",
+        "model to use a different number of IPUs or set ",
+        "poptorch.Options().autoRoundNumIPUs(True)."));
+  }
+  return std::bit_ceil(used);
+}
+
+// A training pipeline has a backward stage for each forward stage but the last one.
+absl::Status CheckPipeline(const ModelOptions& options, uint32_t forward_stages) {
+  if (!options.training) {
+    if (options.device_iterations >= forward_stages) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("poptorch.Options().deviceIterations must be greater than or equal to the ",
+                     "number of pipeline stages (", forward_stages,
+                     ") when using poptorch.PipelinedExecution."));
+  }
+  const uint32_t stages = 2 * forward_stages - 1;
+  if (options.gradient_accumulation >= stages) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "poptorch.Options().Training.gradientAccumulation must be greater than or equal to the ",
+      "number of pipeline stages (", stages, ") when using poptorch.PipelinedExecution. Please ",
+      "note that a model with ", forward_stages, " pipeline stages in PopTorch will have an ",
+      "additional ", forward_stages - 1, " stages when training."));
+}
+
+// Groups whose parameters the model does not use stay, without variables, so that a group has its
+// number.
+std::vector<compiler::ParameterGroup> OnlyTrained(
+    const std::vector<compiler::ParameterGroup>& groups, const std::vector<std::string>& trained) {
+  const std::set<std::string> known(trained.begin(), trained.end());
+  std::vector<compiler::ParameterGroup> result;
+  for (const compiler::ParameterGroup& group : groups) {
+    result.push_back({{}, group.optimizer});
+    for (const std::string& name : group.variables) {
+      if (known.contains(name)) result.back().variables.push_back(name);
+    }
+  }
+  return result;
+}
+
+absl::StatusOr<ProgramSpec> SpecFor(const TapeProgram& program, const BuiltGraph& built) {
+  const ModelOptions& options = program.options;
+  ProgramSpec spec{.name = options.name,
+                   .device_iterations = options.device_iterations,
+                   .accumulation = options.training ? options.gradient_accumulation : 1,
+                   .output_mode = options.output_mode,
+                   .output_period = options.output_period};
+  if (!options.training) return spec;
+  if (program.optimizer.groups.empty())
+    return absl::InvalidArgumentError("the optimiser has no parameter group");
+  if (built.trained.empty()) {
+    return absl::InvalidArgumentError(
+        "the loss depends on no parameter that the optimiser has and that requires gradients");
+  }
+  std::vector<compiler::ParameterGroup> groups =
+      OnlyTrained(program.optimizer.groups, built.trained);
+  // The compiler's group 0 has all variables without a group: those of the first group.
+  spec.loss = built.loss;
+  spec.optimizer = groups.front().optimizer;
+  spec.groups.assign(std::next(groups.begin()), groups.end());
+  spec.clip_norm = program.optimizer.max_grad_norm;
+  spec.loss_scale = program.optimizer.loss_scale;
+  spec.reduction = options.reduction;
+  return spec;
+}
+
+}  // namespace
+
+uint32_t MicroBatches(const ModelOptions& options) {
+  return options.device_iterations * (options.training ? options.gradient_accumulation : 1);
+}
+
+uint32_t InputGroups(const ModelOptions& options) {
+  return options.replicas / options.input_group_size;
+}
+
+uint32_t InputGroupOf(const ModelOptions& options, uint32_t replica) {
+  return options.orthogonal_input_groups ? replica % InputGroups(options)
+                                         : replica / options.input_group_size;
+}
+
+uint32_t ReturnedMicroBatches(const ModelOptions& options) {
+  switch (options.output_mode) {
+    case compiler::OutputMode::kAll:
+      return MicroBatches(options);
+    case compiler::OutputMode::kFinal:
+    case compiler::OutputMode::kSum:
+      return 1;
+    case compiler::OutputMode::kEveryN:
+      return MicroBatches(options) / std::max(options.output_period, 1u);
+  }
+  return 1;
+}
+
+absl::StatusOr<CompileOptions> CompileOptionsFor(const TapeProgram& program,
+                                                 const BuiltGraph& built) {
+  const ModelOptions& options = program.options;
+  if (options.input_group_size == 0 || options.replicas % options.input_group_size != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("input_group_size is ", options.input_group_size,
+                                                   ", must be a factor of the ", options.replicas,
+                                                   " replicas"));
+  }
+  CompileOptions compile;
+  compile.front.names = OptionNames();
+  VPOD_ASSIGN_OR_RETURN(compile.ipus_per_replica, IpusPerReplica(options, built.ipus));
+  compile.total_replicas = options.replicas * options.processes;
+  const bool pipelined = options.strategy == Strategy::kPipelined && built.ipus > 1;
+  if (pipelined) {
+    VPOD_RETURN_IF_ERROR(CheckPipeline(options, built.stages));
+    compile.schedule = compiler::Schedule::kGrouped;
+  } else if (options.strategy == Strategy::kPhased) {
+    compile.schedule = compiler::Schedule::kPhased;
+  }
+  // A program that does not train computes nothing again.
+  if (options.training) {
+    compile.recomputation = options.recomputation.value_or(
+        pipelined ? compiler::Recomputation::kPipeline : compiler::Recomputation::kNone);
+    compile.off_chip_activations = options.off_chip_activations;
+    compile.off_chip_optimizer_state = options.off_chip_optimizer_state;
+    compile.off_chip_accumulators = options.off_chip_accumulators;
+    compile.off_chip_weights = options.off_chip_weights;
+    compile.tensor_shards = options.tensor_shards;
+    if (options.stochastic_rounding) compile.rounding = compiler::Rounding::kStochastic;
+  }
+  compile.products.partials = options.partials;
+  compile.products.memory_proportions.resize(compile.ipus_per_replica);
+  for (const auto& [ipu, proportion] : options.memory_proportions) {
+    if (ipu < compile.ipus_per_replica) compile.products.memory_proportions[ipu] = proportion;
+  }
+  VPOD_ASSIGN_OR_RETURN(ProgramSpec spec, SpecFor(program, built));
+  compile.programs.push_back(std::move(spec));
+  return compile;
+}
+
+}  // namespace vpod::poptorch
