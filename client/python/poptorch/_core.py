@@ -1,0 +1,36 @@
+"""The extension poptorch_core, which is loaded by the first model, and its errors."""
+
+from typing import Any
+
+from . import _errors
+
+_extension = None
+
+
+def core():
+    """The extension."""
+    global _extension  # pylint: disable=global-statement
+    if _extension is None:
+        from . import poptorch_core  # pylint: disable=import-outside-toplevel
+
+        for each in (_errors.Error, _errors.RecoverableError, _errors.UnrecoverableError):
+            setattr(poptorch_core, each.__name__, each)
+        _extension = poptorch_core
+    return _extension
+
+
+def call(function, *args) -> Any:
+    """Calls a function of the extension, and raises its errors as poptorch's."""
+    try:
+        return function(*args)
+    except core().StatusError as error:
+        code, message = error.args
+        raise _poptorch_error(code, message) from None
+
+
+def _poptorch_error(code: str, message: str) -> Exception:
+    if code in ("UNAVAILABLE", "ABORTED", "DEADLINE_EXCEEDED"):
+        return _errors.RecoverableError(
+            message, type="poptorch_cpp_error", recovery_action="IPU_RESET"
+        )
+    return _errors.cpp_error(message)

@@ -1,0 +1,210 @@
+// poptorch_core.Model: one model of the user on its device.
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "client/poptorch/types.h"
+#include "client/python/poptorch/core.h"
+
+namespace vpod::poptorch::python {
+namespace {
+
+// Addresses come from tensors that the caller keeps while a call lasts.
+using Memory = std::pair<uintptr_t, size_t>;
+using NamedMemory = std::tuple<std::string, uintptr_t, size_t>;
+using StreamType = std::pair<int, program::Dims>;
+
+std::vector<StreamType> Described(const std::vector<Model::Type>& types) {
+  std::vector<StreamType> result;
+  for (const Model::Type& type : types) result.emplace_back(type.type, type.dims);
+  return result;
+}
+
+class CoreModel {
+ public:
+  CoreModel(const py::object& tape, const py::dict& options, const py::object& optimizer) {
+    TapeProgram program{TapeOf(tape), OptionsOf(options), OptimizerOf(optimizer)};
+    const py::gil_scoped_release unlocked;
+    model_ = Take(Model::Create(std::move(program)));
+  }
+
+  const Model& model() const { return *model_; }
+
+  void Compile(const py::object& progress) {
+    const Use use(*this);
+    auto last = std::chrono::steady_clock::time_point();
+    compiler::Progress report;
+    if (!progress.is_none()) {
+      report = [&](absl::string_view step, uint32_t done, uint32_t total) {
+        constexpr auto kPause = std::chrono::milliseconds(100);
+        const auto now = std::chrono::steady_clock::now();
+        if (now - last < kPause && done < total) return;
+        last = now;
+        const py::gil_scoped_acquire locked;
+        try {
+          progress(std::string(step), done, total);
+        } catch (py::error_already_set& error) {
+          // The compiler goes on: exceptions do not pass through it.
+          error.discard_as_unraisable("progress of a compilation");
+        }
+      };
+    }
+    const absl::Status status = [&] {
+      const py::gil_scoped_release unlocked;
+      return model_->Compile(report);
+    }();
+    Check(status);
+  }
+
+  void Load(bool ipu_model) {
+    const Use use(*this);
+    const absl::Status status = [&] {
+      const py::gil_scoped_release unlocked;
+      return model_->Load({.ipu_model = ipu_model});
+    }();
+    Check(status);
+  }
+
+  void Detach() {
+    const Use use(*this);
+    const py::gil_scoped_release unlocked;
+    model_->Detach();
+  }
+
+  void Run(const std::vector<Memory>& inputs, const std::vector<Memory>& outputs) {
+    const Use use(*this);
+    std::vector<ConstBytes> from;
+    std::vector<MutableBytes> to;
+    for (const auto& [address, size] : inputs)
+      from.push_back({reinterpret_cast<const void*>(address), size});
+    for (const auto& [address, size] : outputs)
+      to.push_back({reinterpret_cast<void*>(address), size});
+    RunInterruptibly([&] { return model_->Run(from, to); });
+  }
+
+  void WriteState(const std::vector<NamedMemory>& state) {
+    const Use use(*this);
+    std::vector<ConstState> all;
+    for (const auto& [name, address, size] : state)
+      all.push_back({name, {reinterpret_cast<const void*>(address), size}});
+    const absl::Status status = [&] {
+      const py::gil_scoped_release unlocked;
+      return model_->WriteState(all);
+    }();
+    Check(status);
+  }
+
+  void ReadState(const std::vector<NamedMemory>& state) {
+    const Use use(*this);
+    std::vector<MutableState> all;
+    for (const auto& [name, address, size] : state)
+      all.push_back({name, {reinterpret_cast<void*>(address), size}});
+    const absl::Status status = [&] {
+      const py::gil_scoped_release unlocked;
+      return model_->ReadState(all);
+    }();
+    Check(status);
+  }
+
+  void SetHyperParameters(const py::object& optimizer) {
+    const Use use(*this);
+    const OptimizerOptions options = OptimizerOf(optimizer);
+    const absl::Status status = [&] {
+      const py::gil_scoped_release unlocked;
+      return model_->SetHyperParameters(options);
+    }();
+    Check(status);
+  }
+
+  py::dict Variables() const {
+    py::dict variables;
+    for (const auto& [name, type] : model_->Variables())
+      variables[py::str(name)] = py::make_tuple(HostType(type.type), type.dims, type.bytes());
+    return variables;
+  }
+
+ private:
+  // One call at a time: calls that take long let other threads of Python run.
+  class Use {
+   public:
+    explicit Use(CoreModel& model) : model_(model) {
+      if (model.busy_.exchange(true))
+        Check(absl::FailedPreconditionError("another thread uses the model"));
+    }
+    ~Use() { model_.busy_ = false; }
+
+   private:
+    CoreModel& model_;
+  };
+
+  // Control-C ends the run, and with it the use of the device.
+  template <class Call>
+  void RunInterruptibly(const Call& call) {
+    std::future<absl::Status> run = std::async(std::launch::async, call);
+    for (;;) {
+      {
+        const py::gil_scoped_release unlocked;
+        if (run.wait_for(std::chrono::milliseconds(50)) == std::future_status::ready) break;
+      }
+      if (PyErr_CheckSignals() == 0) continue;
+      model_->Cancel();
+      {
+        const py::gil_scoped_release unlocked;
+        run.wait();
+      }
+      throw py::error_already_set();
+    }
+    Check(run.get());
+  }
+
+  std::unique_ptr<Model> model_;
+  std::atomic<bool> busy_ = false;
+};
+
+}  // namespace
+
+void DefineModel(py::module_& module) {
+  py::class_<CoreModel>(module, "Model", "A model of the user on its device.")
+      .def(py::init<const py::object&, const py::dict&, const py::object&>(), py::arg("tape"),
+           py::arg("options"), py::arg("optimizer") = py::none(), "Builds the graph of a tape.")
+      .def("compile", &CoreModel::Compile, py::arg("progress") = py::none(),
+           "Compiles; calls progress(step, done, total) at most ten times a second.")
+      .def("load", &CoreModel::Load, py::arg("ipu_model"), "Attaches to a device and loads.")
+      .def("detach", &CoreModel::Detach, "Ends the use of the device.")
+      .def("run", &CoreModel::Run, py::arg("inputs"), py::arg("outputs"),
+           "Runs one batch on memory: lists of (address, bytes).")
+      .def("write_state", &CoreModel::WriteState, py::arg("state"),
+           "Writes parameters, buffers and other variables: [(name, address, bytes)].")
+      .def("read_state", &CoreModel::ReadState, py::arg("state"),
+           "Reads them into memory: [(name, address, bytes)].")
+      .def("set_hyper_parameters", &CoreModel::SetHyperParameters, py::arg("optimizer"))
+      .def("variables", &CoreModel::Variables, "{name: (type, shape, bytes)} of the executable.")
+      .def("input_types",
+           [](const CoreModel& self) { return Described(self.model().input_types()); })
+      .def("output_types",
+           [](const CoreModel& self) { return Described(self.model().output_types()); })
+      .def_property_readonly("written_inputs",
+                             [](const CoreModel& self) { return self.model().written_inputs(); })
+      .def_property_readonly("input_copies",
+                             [](const CoreModel& self) { return self.model().input_copies(); })
+      .def_property_readonly("output_copies",
+                             [](const CoreModel& self) { return self.model().output_copies(); })
+      .def_property_readonly("ipus", [](const CoreModel& self) { return self.model().ipus(); })
+      .def_property_readonly("is_compiled",
+                             [](const CoreModel& self) { return self.model().is_compiled(); })
+      .def_property_readonly("is_loaded",
+                             [](const CoreModel& self) { return self.model().is_loaded(); })
+      .def("cycles", [](const CoreModel& self) -> std::optional<uint64_t> {
+        const auto cycles = self.model().cycles();
+        if (!cycles) return std::nullopt;
+        return cycles->value();
+      });
+}
+
+}  // namespace vpod::poptorch::python

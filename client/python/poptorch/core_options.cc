@@ -1,0 +1,169 @@
+// Reads the options and the optimiser of a model, which poptorch._core_options writes as plain
+// dictionaries.
+#include <functional>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/python/poptorch/core.h"
+
+namespace vpod::poptorch::python {
+namespace {
+
+// The choice with this name; ValueError names the option.
+template <class Choice, size_t kCount>
+Choice Choose(const std::string& option, const std::string& name,
+              const std::pair<const char*, Choice> (&choices)[kCount]) {
+  for (const auto& [known, choice] : choices) {
+    if (name == known) return choice;
+  }
+  throw py::value_error(absl::StrCat("option '", option, "' is '", name, "'"));
+}
+
+constexpr std::pair<const char*, Strategy> kStrategies[] = {{"pipelined", Strategy::kPipelined},
+                                                            {"sharded", Strategy::kSharded},
+                                                            {"phased", Strategy::kPhased}};
+constexpr std::pair<const char*, compiler::GradientReduction> kReductions[] = {
+    {"mean", compiler::GradientReduction::kMean},
+    {"sum", compiler::GradientReduction::kSum},
+    {"running-mean", compiler::GradientReduction::kRunningMean}};
+constexpr std::pair<const char*, program::v1::DataType> kPartials[] = {
+    {"float", program::v1::FLOAT32}, {"half", program::v1::FLOAT16}};
+
+using Setter = std::function<void(ModelOptions&, const py::handle&)>;
+
+template <class T>
+Setter Sets(T ModelOptions::*field) {
+  return
+      [field](ModelOptions& options, const py::handle& value) { options.*field = value.cast<T>(); };
+}
+
+template <class Choice, size_t kCount>
+Setter SetsChoice(const char* name, Choice ModelOptions::*field,
+                  const std::pair<const char*, Choice> (&choices)[kCount]) {
+  return [name, field, &choices](ModelOptions& options, const py::handle& value) {
+    options.*field = Choose(name, value.cast<std::string>(), choices);
+  };
+}
+
+const std::map<std::string, Setter>& Setters() {
+  using Options = ModelOptions;
+  static const auto* const setters = new std::map<std::string, Setter>{
+      {"training", Sets(&Options::training)},
+      {"name", Sets(&Options::name)},
+      {"device_iterations", Sets(&Options::device_iterations)},
+      {"gradient_accumulation", Sets(&Options::gradient_accumulation)},
+      {"replicas", Sets(&Options::replicas)},
+      {"processes", Sets(&Options::processes)},
+      {"input_group_size", Sets(&Options::input_group_size)},
+      {"orthogonal_input_groups", Sets(&Options::orthogonal_input_groups)},
+      {"synthetic_data", Sets(&Options::synthetic_data)},
+      {"schedule", SetsChoice("schedule", &Options::strategy, kStrategies)},
+      {"round_ipus_up", Sets(&Options::round_ipus_up)},
+      {"recomputation",
+       [](Options& options, const py::handle& value) {
+         options.recomputation =
+             Choose("recomputation", value.cast<std::string>(), compiler::kRecomputationNames);
+       }},
+      {"output_mode", SetsChoice("output_mode", &Options::output_mode, compiler::kOutputModeNames)},
+      {"output_period", Sets(&Options::output_period)},
+      {"loss_reduction", SetsChoice("loss_reduction", &Options::reduction, kReductions)},
+      {"partials", SetsChoice("partials", &Options::partials, kPartials)},
+      {"stochastic_rounding", Sets(&Options::stochastic_rounding)},
+      {"check_finite", Sets(&Options::check_finite)},
+      {"memory_proportions", Sets(&Options::memory_proportions)},
+      {"off_chip_activations", Sets(&Options::off_chip_activations)},
+      {"off_chip_weights", Sets(&Options::off_chip_weights)},
+      {"off_chip_optimizer_state", Sets(&Options::off_chip_optimizer_state)},
+      {"off_chip_accumulators", Sets(&Options::off_chip_accumulators)},
+      {"tensor_shards", Sets(&Options::tensor_shards)},
+      {"seed", Sets(&Options::seed)},
+      {"cache_directory", Sets(&Options::cache_directory)}};
+  return *setters;
+}
+
+float FloatOf(const py::dict& group, const char* name) { return group[name].cast<float>(); }
+
+std::pair<float, float> BetasOf(const py::dict& group) {
+  return group["betas"].cast<std::pair<float, float>>();
+}
+
+compiler::Optimizer SgdOf(const py::dict& group) {
+  return compiler::SgdOptions{.learning_rate = FloatOf(group, "lr"),
+                              .momentum = FloatOf(group, "momentum"),
+                              .dampening = FloatOf(group, "dampening"),
+                              .weight_decay = FloatOf(group, "weight_decay"),
+                              .nesterov = group["nesterov"].cast<bool>(),
+                              .maximize = group["maximize"].cast<bool>()};
+}
+
+compiler::Optimizer AdamOf(const py::dict& group, bool decoupled) {
+  const auto [beta1, beta2] = BetasOf(group);
+  return compiler::AdamOptions{.learning_rate = FloatOf(group, "lr"),
+                               .beta1 = beta1,
+                               .beta2 = beta2,
+                               .epsilon = FloatOf(group, "eps"),
+                               .weight_decay = FloatOf(group, "weight_decay"),
+                               .decoupled_weight_decay = decoupled,
+                               .maximize = group["maximize"].cast<bool>()};
+}
+
+compiler::Optimizer RmsPropOf(const py::dict& group) {
+  return compiler::RmsPropOptions{.learning_rate = FloatOf(group, "lr"),
+                                  .alpha = FloatOf(group, "alpha"),
+                                  .epsilon = FloatOf(group, "eps"),
+                                  .weight_decay = FloatOf(group, "weight_decay"),
+                                  .momentum = FloatOf(group, "momentum"),
+                                  .centered = group["centered"].cast<bool>()};
+}
+
+compiler::Optimizer LambOf(const py::dict& group) {
+  const auto [beta1, beta2] = BetasOf(group);
+  return compiler::LambOptions{.learning_rate = FloatOf(group, "lr"),
+                               .beta1 = beta1,
+                               .beta2 = beta2,
+                               .epsilon = FloatOf(group, "eps"),
+                               .weight_decay = FloatOf(group, "weight_decay")};
+}
+
+compiler::Optimizer GroupOf(const std::string& kind, const py::dict& group) {
+  if (kind == "sgd") return SgdOf(group);
+  if (kind == "adam") return AdamOf(group, /*decoupled=*/false);
+  if (kind == "adamw") return AdamOf(group, /*decoupled=*/true);
+  if (kind == "rmsprop") return RmsPropOf(group);
+  if (kind == "lamb") return LambOf(group);
+  throw py::value_error(absl::StrCat("there is no optimiser '", kind, "'"));
+}
+
+}  // namespace
+
+ModelOptions OptionsOf(const py::dict& options) {
+  ModelOptions result;
+  for (const auto& [key, value] : options) {
+    const auto name = key.cast<std::string>();
+    const auto setter = Setters().find(name);
+    if (setter == Setters().end())
+      throw py::value_error(absl::StrCat("poptorch_core has no option '", name, "'"));
+    setter->second(result, value);
+  }
+  return result;
+}
+
+OptimizerOptions OptimizerOf(const py::object& object) {
+  OptimizerOptions result;
+  if (object.is_none()) return result;
+  const auto optimizer = object.cast<py::dict>();
+  const auto kind = optimizer["kind"].cast<std::string>();
+  for (const py::handle each : optimizer["groups"]) {
+    const auto group = each.cast<py::dict>();
+    result.groups.push_back(
+        {group["parameters"].cast<std::vector<std::string>>(), GroupOf(kind, group)});
+  }
+  result.loss_scale = optimizer["loss_scale"].cast<std::optional<float>>();
+  result.max_grad_norm = optimizer["max_grad_norm"].cast<std::optional<float>>();
+  return result;
+}
+
+}  // namespace vpod::poptorch::python

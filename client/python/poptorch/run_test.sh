@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# run_test TEST: runs a test of the package with the distribution's Python and PyTorch.
+set -euo pipefail
+/usr/bin/python3 -c 'import numpy, torch' 2>/dev/null || {
+  echo "SKIPPED: python3-torch is not installed (deploy/packages-test.txt): no model of PyTorch is run"
+  exit 0
+}
+# Threads of PyTorch that wait must not take cores from tests beside this one.
+export OMP_WAIT_POLICY=passive
+here=$(dirname "$1")
+PYTHONPATH=$(dirname "$here"):$here exec /usr/bin/python3 "$1"
