@@ -48,12 +48,14 @@ foreign=$(dpkg-deb -c "$deb" | awk '$2 != "root/root" || substr($1, 6, 1) == "w"
 modules=$root/usr/lib/python3/dist-packages
 PYTHONPATH=$modules /usr/bin/python3 -c 'import gcipuinfo; gcipuinfo.gcipuinfo' || fail "the distribution's Python cannot use gcipuinfo"
 PYTHONPATH=$modules /usr/bin/python3 -c 'import vpod; vpod.Graph()' || fail "the distribution's Python cannot use vpod"
+# The package does not depend on PyTorch, which all else of poptorch needs.
+PYTHONPATH=$modules/poptorch /usr/bin/python3 -c 'import poptorch_core; poptorch_core.operators()' || fail "the distribution's Python cannot use poptorch_core"
 
 depends_of() { dpkg-deb -f "$1" Depends | tr ',' '\n' | awk '{print $1}'; }
 
 # Every library that a program links is in a package of Depends.
 depends=$(depends_of "$deb")
-libraries=("$root"/usr/bin/* "$root"/usr/lib/libvpod.so.1 "$modules"/*.so "$modules"/vpod/*.so)
+libraries=("$root"/usr/bin/* "$root"/usr/lib/libvpod.so.1 "$modules"/*.so "$modules"/vpod/*.so "$modules"/poptorch/*.so)
 linked=$(ldd "${libraries[@]}")
 ! grep 'not found' <<<"$linked" || fail "libraries are missing here"
 for library in $(objdump -p "${libraries[@]}" | awk '$1 == "NEEDED" {print $2}' | sort -u); do

@@ -7,12 +7,30 @@ from ._blocks import (
     BlockFunction,
     BlockId,
     LegacyBeginBlockFn,
-    module_repr,
     removeBlocks,
 )
+from ._dataloader import DataLoader
 from ._errors import Error, RecoverableError, UnrecoverableError
 from ._logging import logger, setLogLevel
+from ._losses import identity_loss
+from ._model import inferenceModel, isRunningOnIpu, trainingModel
+from ._poplar_executor import PoplarExecutor
 from .enums import *
 from .options import *
 
 __version__ = "3.2.0"
+
+
+def __getattr__(name: str):
+    # The extension is loaded when it is asked for.
+    if name == "poptorch_core":
+        from ._core import core  # pylint: disable=import-outside-toplevel
+
+        return core()
+    if name == "AsynchronousDataAccessor":
+        from ._accessor import (  # pylint: disable=import-outside-toplevel
+            AsynchronousDataAccessor,
+        )
+
+        return AsynchronousDataAccessor
+    raise AttributeError(f"module 'poptorch' has no attribute '{name}'")

@@ -1,0 +1,204 @@
+"""Parameters and buffers that are on the host and on devices, and which of them is newer.
+
+A model that is wrapped for training keeps its tensors, but changes their classes: each use of a
+parameter or buffer on the host then brings the weights from the device first, if these are newer.
+Functions that only ask for a shape or type do not.
+"""
+
+import weakref
+from typing import Dict, Iterable, List, Optional, Tuple
+
+import torch
+from torch import nn
+
+_LINK = "_poptorch_weights"  # attribute of a wrapped tensor
+
+# What reads no element, or writes none.
+_METADATA = frozenset(
+    getattr(torch.Tensor, name).__get__
+    for name in (
+        "shape dtype device layout requires_grad is_leaf grad grad_fn is_meta ndim names is_sparse"
+        " is_quantized _version is_cuda is_mkldnn is_complex output_nr"
+    ).split()
+    if hasattr(getattr(torch.Tensor, name, None), "__get__")
+) | frozenset(
+    getattr(torch.Tensor, name)
+    for name in (
+        "size dim numel nelement stride is_contiguous is_floating_point is_complex element_size"
+        " storage_offset __hash__ __len__ data_ptr register_hook retain_grad requires_grad_"
+        " type_as get_device ndimension is_signed is_shared"
+    ).split()
+)
+
+
+class Weights:
+    """The state of one wrapped model.
+
+    Attributes:
+        version: rises whenever a device trains or the host changes values.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._owner: Optional[weakref.ref] = None  # of the newest values, unless the host has them
+
+    def device_is_newer(self, owner) -> None:
+        """A device has trained.
+
+        Args:
+            owner: its `read_weights()` brings the values to the host, when they are wanted.
+        """
+        self._owner = weakref.ref(owner)
+        self.version += 1
+
+    def newest_on(self) -> Optional[object]:
+        """The owner of values that are newer than the host's."""
+        return None if self._owner is None else self._owner()
+
+    def to_host(self) -> None:
+        """Brings the values to the host if a device has newer ones."""
+        owner = self.newest_on()
+        if owner is not None:
+            # What reads the weights writes into these tensors, too.
+            before, self._owner = self._owner, None
+            try:
+                owner.read_weights()
+            except BaseException:
+                self._owner = before
+                raise
+        self._owner = None
+
+    def host_is_newer(self) -> None:
+        """The host's values were changed, and any newer ones of a device are not wanted."""
+        self._owner = None
+        self.version += 1
+
+
+class _Wrapped:
+    """What a wrapped parameter or buffer does beside being one."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        with torch._C.DisableTorchFunction():
+            if func in _METADATA:
+                return func(*args, **kwargs)
+            states = {}
+            for each in _tensors(args, kwargs):
+                state = each.__dict__.get(_LINK)
+                if state is not None:
+                    states[id(state)] = state
+                    state.to_host()
+            result = func(*args, **kwargs)
+        if states and _writes(func):
+            for state in states.values():
+                state.host_is_newer()
+        return result
+
+    def __repr__(self):
+        return repr(_plain(self))
+
+    def __deepcopy__(self, memo):
+        copy = _plain(self).__deepcopy__(memo)
+        memo[id(self)] = copy
+        return copy
+
+    def __reduce_ex__(self, protocol):
+        return _plain(self).__reduce_ex__(protocol)
+
+
+class PoptorchParameter(_Wrapped, nn.Parameter):
+    """A parameter of a wrapped model."""
+
+
+class PoptorchBuffer(_Wrapped, torch.Tensor):
+    """A buffer of a wrapped model."""
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of PyTorch's own class with the current values of a wrapped one."""
+    state = tensor.__dict__.get(_LINK)
+    if state is not None:
+        state.to_host()
+    with torch._C.DisableTorchFunction():
+        if isinstance(tensor, nn.Parameter):
+            return nn.Parameter(tensor.detach(), requires_grad=tensor.requires_grad)
+        return tensor.detach()
+
+
+def _tensors(args, kwargs) -> Iterable[torch.Tensor]:
+    pending = list(args) + list(kwargs.values())
+    while pending:
+        each = pending.pop()
+        if isinstance(each, _Wrapped):
+            yield each
+        elif isinstance(each, (list, tuple)):
+            pending.extend(each)
+
+
+def _writes(func) -> bool:
+    name = getattr(func, "__name__", "")
+    return (name.endswith("_") and not name.endswith("__")) or name == "__set__"
+
+
+def weights_of(tensors: Iterable[torch.Tensor]) -> List[Weights]:
+    """The states of wrapped tensors among these, each once."""
+    found: Dict[int, Weights] = {}
+    for tensor in tensors:
+        state = tensor.__dict__.get(_LINK)
+        if state is not None:
+            found[id(state)] = state
+    return list(found.values())
+
+
+def named_state(module: nn.Module) -> List[Tuple[str, torch.Tensor]]:
+    """Parameters and buffers by name, each once, under its first name."""
+    return list(module.named_parameters()) + list(module.named_buffers())
+
+
+def wrap(module: nn.Module) -> Weights:
+    """Changes the classes of a model's parameters and buffers until `unwrap`."""
+    state = Weights()
+    for _, tensor in named_state(module):
+        if isinstance(tensor, _Wrapped):
+            continue
+        known = type(tensor) in (nn.Parameter, torch.Tensor)
+        if not known:
+            continue  # a class of the program's own keeps it
+        is_parameter = isinstance(tensor, nn.Parameter)
+        tensor.__class__ = PoptorchParameter if is_parameter else PoptorchBuffer
+        tensor.__dict__[_LINK] = state
+    return state
+
+
+def unwrap(module: nn.Module, state: Weights) -> None:
+    """Undoes `wrap`."""
+    for _, tensor in named_state(module):
+        if isinstance(tensor, _Wrapped) and tensor.__dict__.get(_LINK) is state:
+            is_parameter = isinstance(tensor, nn.Parameter)
+            del tensor.__dict__[_LINK]
+            tensor.__class__ = nn.Parameter if is_parameter else torch.Tensor
+
+
+class HostMemory:
+    """Addresses of tensors for the extension, which reads and writes them while this lives."""
+
+    def __init__(self, tensors: Iterable[Tuple[str, torch.Tensor]]) -> None:
+        self._copies: List[Tuple[torch.Tensor, torch.Tensor]] = []
+        self._kept: List[torch.Tensor] = []
+        self.entries: List[Tuple[str, int, int]] = []
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            for name, tensor in tensors:
+                tensor = tensor.detach()
+                memory = tensor if tensor.is_contiguous() else tensor.contiguous()
+                if memory is not tensor:
+                    self._copies.append((tensor, memory))
+                self._kept.append(memory)
+                size = memory.numel() * memory.element_size()
+                self.entries.append((name, memory.data_ptr(), size))
+
+    def written(self) -> None:
+        """Copies what was written to tensors whose elements do not lie in order."""
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            for tensor, memory in self._copies:
+                tensor.copy_(memory)
