@@ -1,6 +1,6 @@
 """PyTorch models on virtual IPUs."""
 
-from . import enums, options
+from . import enums, optim, options
 from ._blocks import (
     BeginBlock,
     Block,

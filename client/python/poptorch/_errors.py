@@ -157,6 +157,50 @@ STAGES_DESCEND = (
 )
 NESTED_CAPTURE = "A model is being captured: models cannot be captured inside one another"
 
+# --- Optimisers.
+ACCUMULATION_TYPES = "Accumulation types must be either torch.float32 or torch.float16"
+ACCUMULATION_TYPE = "%s must be set to either torch.float16 or torch.float32 not %s"
+AMSGRAD = "Only non-amsgrad Adam/AdamW optimizers are supported."
+BETAS_PAIR = "'betas' group attribute must be a pair"
+CENTERED = (
+    "All parameter groups must have the same value for the 'centered' attribute (Group 0: %s /"
+    " Group %d: %s)"
+)
+CONSTANT_CHANGED = (
+    "The attribute '%s' of %s is constant and cannot change from %s to %s. Before the model is"
+    " compiled, call optimizer.variable_attrs.markAsVariable('%s'), or pass the attribute to the"
+    " constructor of an optimiser of poptorch.optim."
+)
+EMPTY_STATE = "Cannot load optimizer state dictionary because it is empty."
+EXPECTED_NUMBER = "Expected a number for %s but got %s instead"
+EXPECTED_PAIR = "Expected a pair for %s but got %s instead"
+FIXED_CHANGED = "The %s of the optimizer cannot change from %s to %s: the model is compiled"
+FOREIGN_STATE = "Only IPU optimizer states can be loaded onto the IPU."
+GRADIENT_NORM_NAN = "Maximum norm of gradients cannot be NaN"
+GROUP_MISSING = "Mandatory attribute %s not found in optimizer group"
+GROUP_NO_DICT = "%s must be stored in param_groups"
+INFERENCE_OPTIMIZER = "Optimizer should be None for inference"
+MAXIMIZE = "maximize is not supported by %s"
+NOT_NAN = "%s must not be NaN"
+ONLY_RMSPROP = "%s is only available with RMSProp optimizers."
+RUNNING_NEEDED = (
+    "Invalid optimizer: its float16 accumulators need options.Training."
+    "meanAccumulationAndReplicationReductionStrategy to be changed to"
+    " poptorch.MeanReductionStrategy.Running but the executable is already compiled."
+)
+SUBCLASSED_OPTIMIZER = (
+    "Optimizer `%s` subclassed from classes in poptorch.optim or torch.optim are unlikely to behave"
+    " as intended. Poptorch does not run Python optimizer code directly; it reads the attributes,"
+    " and the IPU updates parameters as `%s` does."
+)
+UNEXPECTED_GROUP_ATTRIBUTE = "Ignoring unexpected group %d attribute in %s optimizer: %s"
+UNEXPECTED_OPTIMIZER_ATTRIBUTE = "Ignoring unexpected optimizer attribute in %s optimizer: %s"
+UNKNOWN_ATTRIBUTE = "Unknown attribute %s, allowed values: %s"
+UNSUPPORTED_OPTIMIZER = "Unsupported optimizer type. Types supported %s"
+VELOCITY_SCALING_IGNORED = (
+    "velocity_scaling value ignored when using the separate variant (use_combined_accum=False)."
+)
+
 # --- Logging.
 LEVEL_INTEGER = "Invalid log level integer"
 LEVEL_NAME = "Unknown log level: %s. Valid values are DEBUG, ERR, INFO, OFF, TRACE and WARN"
