@@ -9,7 +9,7 @@ from ._blocks import (
     LegacyBeginBlockFn,
     removeBlocks,
 )
-from ._dataloader import DataLoader
+from ._custom_parsers import ICustomArgParser, registerCustomArgParser
 from ._errors import Error, RecoverableError, UnrecoverableError
 from ._logging import logger, setLogLevel
 from ._losses import identity_loss

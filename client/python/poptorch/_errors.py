@@ -201,6 +201,36 @@ VELOCITY_SCALING_IGNORED = (
     "velocity_scaling value ignored when using the separate variant (use_combined_accum=False)."
 )
 
+# --- Arguments.
+ARGUMENT_MISSING = "Mandatory parameter %s missing"
+ARGUMENT_TWICE = "Parameter %s was passed more than once"
+DICTIONARY_ARGUMENT = (
+    "Dicts as inputs only have partial support, they can be accessed using literal keys, and the"
+    " keys that a model is compiled with must not change. Consider tuples instead."
+)
+DTYPE_MISMATCH = "Data type mismatch for %s: expected %s but got %s"
+INPUTS_CHANGED = (
+    ". The inputs don't match those the model was compiled with: to compile it for others, create"
+    " a new trainingModel or inferenceModel, or call destroy() on this one and try again."
+)
+KEYS_MISMATCH = "Keys mismatch for %s: %s"
+LENGTH_MISMATCH = "Length mismatch for %s: expected %d elements but got %d"
+MISSING_KEYS = "Missing arguments: %s"
+NOT_CONTIGUOUS = (
+    "At least one input tensor is not contiguous: non-contiguous tensors will be converted."
+)
+NO_CUSTOM_PARSER = "arg_parser must inherit from ICustomArgParser"
+NO_MODEL = "Expected a torch.nn.Module or a callable"
+POSITIONAL_MISMATCH = (
+    "Number of positional arguments mismatch: expected %d arguments but got %d"
+)
+SHAPE_MISMATCH = "Shape mismatch for %s: expected %s but got %s"
+TOO_MANY_ARGUMENTS = "Too many arguments provided: expected %s (%d) but got %d"
+TYPE_MISMATCH = "Type mismatch for %s: expected %s but got %s"
+UNEXPECTED_KEYS = "Unexpected arguments: %s"
+UNKNOWN_ARGUMENT = "%s is not a valid parameter.Allowed values are %s"
+VALUE_MISMATCH = "Value mismatch for %s: expected %s but got %s"
+
 # --- Logging.
 LEVEL_INTEGER = "Invalid log level integer"
 LEVEL_NAME = "Unknown log level: %s. Valid values are DEBUG, ERR, INFO, OFF, TRACE and WARN"
