@@ -1,0 +1,113 @@
+"""Shapes and types of operators for which PyTorch has no meta kernel, or one that fails.
+
+A rule takes the operator's arguments in the schema's order and returns meta tensors. Operators with
+results whose shape depends on elements have no rule: they are refused.
+"""
+
+from typing import Callable, Dict, List, Optional, Sequence
+
+import torch
+
+_RULES: Dict[str, Callable] = {}
+
+DATA_DEPENDENT = frozenset(
+    "nonzero masked_select _unique _unique2 unique_dim unique_consecutive unique_dim_consecutive"
+    " repeat_interleave.Tensor".split()
+)
+
+
+def rule_of(name: str) -> Optional[Callable]:
+    """The rule of an operator such as "median.dim", or None."""
+    return _RULES.get(name)
+
+
+def _rule(*names: str) -> Callable:
+    def add(function):
+        for name in names:
+            _RULES[name] = function
+        return function
+
+    return add
+
+
+def _meta(dims: Sequence[int], like: torch.Tensor, dtype: Optional[torch.dtype] = None):
+    return torch.empty(tuple(dims), dtype=dtype or like.dtype, device="meta")
+
+
+def _reduced(dims: Sequence[int], over: Optional[Sequence[int]], keepdim: bool) -> List[int]:
+    rank = len(dims)
+    gone = {d % rank for d in over} if over and rank else set(range(rank))
+    if keepdim:
+        return [1 if i in gone else d for i, d in enumerate(dims)]
+    return [d for i, d in enumerate(dims) if i not in gone]
+
+
+@_rule("_cdist_forward.default")
+def _cdist(x1, x2, *_):
+    batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+    return _meta((*batch, x1.shape[-2], x2.shape[-2]), x1)
+
+
+@_rule("count_nonzero.default")
+def _count_nonzero(x, dim=None):
+    return _meta(_reduced(x.shape, None if dim is None else [dim], False), x, torch.int64)
+
+
+@_rule("count_nonzero.dim_IntList")
+def _count_nonzero_dims(x, dims):
+    return _meta(_reduced(x.shape, dims, False), x, torch.int64)
+
+
+@_rule("median.default", "nanmedian.default")
+def _median(x):
+    return _meta((), x)
+
+
+@_rule("median.dim", "nanmedian.dim", "mode.default")
+def _median_dim(x, dim, keepdim):
+    dims = _reduced(x.shape, [dim], keepdim)
+    return _meta(dims, x), _meta(dims, x, torch.int64)
+
+
+@_rule("kthvalue.default")
+def _kthvalue(x, _, dim, keepdim):
+    return _median_dim(x, dim, keepdim)
+
+
+@_rule("cummax.default", "cummin.default")
+def _cummax(x, _):
+    return _meta(x.shape, x), _meta(x.shape, x, torch.int64)
+
+
+@_rule("logcumsumexp.default", "renorm.default", "flip.default", "roll.default", "celu.default")
+def _same(x, *_):
+    return _meta(x.shape, x)
+
+
+@_rule("bucketize.Tensor")
+def _bucketize(x, _, out_int32, *__):
+    return _meta(x.shape, x, torch.int32 if out_int32 else torch.int64)
+
+
+@_rule("searchsorted.Tensor")
+def _searchsorted(_, x, out_int32, *__):
+    return _meta(x.shape, x, torch.int32 if out_int32 else torch.int64)
+
+
+@_rule("_ctc_loss.default", "_ctc_loss.Tensor")
+def _ctc_loss(log_probs, targets, _, target_lengths, *__):
+    steps, batch = log_probs.shape[0], log_probs.shape[1]
+    longest = targets.shape[-1]
+    if not isinstance(target_lengths, torch.Tensor):
+        longest = max(target_lengths, default=0)
+    return _meta((batch,), log_probs), _meta((batch, steps, 2 * longest + 1), log_probs)
+
+
+@_rule("_weight_norm_interface.default")
+def _weight_norm(v, g, *_):
+    return _meta(v.shape, v), _meta(g.shape, g, torch.float32)
+
+
+@_rule("huber_loss.default")
+def _huber_loss(x, target, reduction, _):
+    return _meta(torch.broadcast_shapes(x.shape, target.shape) if reduction == 0 else (), x)
