@@ -1,9 +1,6 @@
-"""Options and optimisers as the plain dictionaries that the extension takes."""
+"""Options as the plain dictionary that the extension takes."""
 
-import math
-from typing import Any, Dict, List
-
-import torch
+from typing import Any, Dict
 
 from . import _errors, enums
 from ._strategies import PipelinedExecution, ShardedExecution
@@ -114,65 +111,3 @@ def _add_popart(core: Dict[str, Any], popart: Dict[str, Any]) -> None:
     core["check_finite"] = bool(popart.get("enableFloatingPointChecks", False))
     if popart.get("enableEngineCaching") and popart.get("cachePath"):
         core["cache_directory"] = popart["cachePath"]
-
-
-# --- Optimisers.
-
-_ATTRIBUTES = {
-    "sgd": ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"),
-    "adam": ("lr", "betas", "eps", "weight_decay", "maximize"),
-    "adamw": ("lr", "betas", "eps", "weight_decay", "maximize"),
-    "rmsprop": ("lr", "alpha", "eps", "weight_decay", "momentum", "centered"),
-    "lamb": ("lr", "betas", "eps", "weight_decay"),
-}
-
-
-def _kind(optimizer: torch.optim.Optimizer) -> str:
-    for kind, base in (
-        ("sgd", torch.optim.SGD),
-        ("adamw", torch.optim.AdamW),
-        ("adam", torch.optim.Adam),
-        ("rmsprop", torch.optim.RMSprop),
-    ):
-        if isinstance(optimizer, base):
-            return kind
-    if type(optimizer).__name__ == "LAMB":
-        return "lamb"
-    raise ValueError(
-        "Unsupported optimizer type. Types supported ['SGD', 'Adam', 'AdamW', 'RMSprop', 'LAMB']"
-        f", but got {type(optimizer).__name__}"
-    )
-
-
-def optimizer_options(optimizer: torch.optim.Optimizer, names: Dict[int, str]) -> Dict[str, Any]:
-    """An optimiser's hyper-parameters.
-
-    Args:
-        optimizer: of torch.optim or poptorch.optim.
-        names: the names of the model's parameters by their identity.
-
-    Raises:
-        ValueError: the optimiser is of a kind that the device does not have.
-    """
-    kind = _kind(optimizer)
-    groups: List[Dict[str, Any]] = []
-    for group in optimizer.param_groups:
-        if group.get("amsgrad"):
-            raise ValueError("Only non-amsgrad Adam/AdamW optimizers are supported.")
-        values = {name: _number(group[name]) for name in _ATTRIBUTES[kind] if name in group}
-        values.setdefault("maximize", False)
-        parameters = [names[id(p)] for p in group["params"] if id(p) in names]
-        groups.append({"parameters": parameters, **values})
-    norm = getattr(optimizer, "max_grad_norm", None)
-    loss_scale = getattr(optimizer, "loss_scaling", None)
-    return {
-        "kind": kind,
-        "groups": groups,
-        "loss_scale": None if loss_scale is None else float(loss_scale),
-        "max_grad_norm": None if norm is None or math.isinf(norm) else float(norm),
-    }
-
-
-def _number(value: Any) -> Any:
-    """A number of Python for one of torch."""
-    return value.item() if isinstance(value, torch.Tensor) else value

@@ -10,10 +10,13 @@ from torch import nn
 
 from . import _block_state, _core_options, _errors, _tape, _weights, enums
 from ._blocks import module_repr
+from ._args import ArgParser, Arguments, Description, with_tensors
 from ._capture import capture
 from ._core import call as core_call, core
 from ._logging import logger
-from ._structure import flatten, rebuild
+from ._optimizer_attributes import OptimizerReader, check_changes
+from ._optimizer_export import core_dict, log_update
+from ._structure import rebuild
 
 _EXECUTOR = "_poptorch_executor"  # attribute of a wrapped module
 
@@ -40,8 +43,12 @@ class PoplarExecutor:
         self._options._freeze()
         self._training = training
         self._optimizer = optimizer
+        self._reader = OptimizerReader(self._options)
+        self._compiled_values: Any = None  # the attributes of the optimiser that was compiled
+        self._values: Any = None  # those of the device
         self._core: Optional[Any] = None
-        self._first: Optional[_Call] = None  # the call that the model was compiled for
+        self._parser = ArgParser(model)
+        self._description: Any = None  # of the arguments that the model was compiled for
         self._results: Any = None  # the structure of forward's result
         self._on_device: Optional[Tuple] = None  # versions of the weights there
         self._names: Dict[int, str] = {}  # of parameters, by their identity
@@ -116,11 +123,10 @@ class PoplarExecutor:
         Returns:
             What forward returns, of the micro-batches that the output mode says.
         """
-        call = _Call(args, kwargs)
-        if self._core is None or not self._core.is_compiled:
-            self._compile(call)
-        else:
-            call.check_against(self._first)
+        arguments = self._parser.bind(args, kwargs)
+        if not self.isCompiled():
+            self._compile(arguments)
+        call = _Call(arguments, self._description)
         if self._options.connection_type == enums.ConnectionType.Never:
             raise _errors.py_error(
                 "Trying to run a model on an offline device (ConnectionType.Never): use"
@@ -140,7 +146,7 @@ class PoplarExecutor:
         if self.isCompiled():
             logger.warning("Call to compile() ignored: model is already compiled")
             return
-        self._compile(_Call(args, kwargs))
+        self._compile(self._parser.bind(args, kwargs))
         if self._options.connection_type == enums.ConnectionType.Always:
             self._load()
 
@@ -153,10 +159,11 @@ class PoplarExecutor:
         groups = options.replication_factor // options.input_group_size
         return options.device_iterations * groups * options.Training.gradient_accumulation
 
-    def _compile(self, call: "_Call") -> None:
-        names = {}
+    def _compile(self, arguments: Arguments) -> None:
         if isinstance(self._model, nn.Module):
-            names = {id(p): name for name, p in self._model.named_parameters()}
+            self._names = {id(p): name for name, p in self._model.named_parameters()}
+        description = Description(arguments)
+        call = _Call(arguments, description)
         args, kwargs = call.micro_batch(self._options, self._multiplier())
         extension = core()
         known = frozenset(extension.operators())
@@ -167,7 +174,7 @@ class PoplarExecutor:
         self._note_writes(tape)
         optimizer = None
         if self._training:
-            optimizer = _core_options.optimizer_options(self._optimizer, names)
+            optimizer = self._read_optimizer(self._optimizer)
         model = core_call(
             extension.Model,
             tape,
@@ -180,8 +187,8 @@ class PoplarExecutor:
         finally:
             if progress is not None:
                 progress.bar.close()
-        self._core, self._first, self._results = model, call.description(), structure
-        self._names, self._on_device, self._other_state = names, None, {}
+        self._core, self._description, self._results = model, description, structure
+        self._on_device, self._other_state = None, {}
 
     def _note_writes(self, tape) -> None:
         """Takes note of what forward writes.
@@ -222,7 +229,8 @@ class PoplarExecutor:
             core_call(self._core.write_state, memory.entries)
             self._other_state = {}
         if self._training:
-            self._write_hyper_parameters()
+            options = self._read_optimizer(self._optimizer)
+            core_call(self._core.set_hyper_parameters, options)
 
     def isAttachedToDevice(self) -> bool:
         """Whether IPUs are held for the model."""
@@ -257,7 +265,7 @@ class PoplarExecutor:
         if self.isAttachedToDevice():
             self.copyWeightsToHostIfNeeded()
             self._core.detach()
-        self._core = self._first = None
+        self._core = self._description = None
         self._has_run = False
         if self._training and isinstance(self._model, nn.Module):
             self._unwrap()
@@ -364,7 +372,7 @@ class PoplarExecutor:
     # --- Running.
 
     def _run(self, call: "_Call"):
-        inputs = call.memory(self._core.input_types(), self._core.input_copies)
+        inputs = call.memory()
         copies = self._core.output_copies
         outputs = [_output(dtype, dims, copies) for dtype, dims in self._core.output_types()]
         core_call(
@@ -379,7 +387,9 @@ class PoplarExecutor:
             self._on_device = self._versions()
         written = self._core.written_inputs
         results = outputs[: len(outputs) - len(written)]
-        call.write_back(zip(written, outputs[len(results) :]), self._options, self._training)
+        mode = _core_options.output_mode(self._options, self._training)
+        final = mode == enums.OutputMode.Final
+        call.write_back(zip(written, outputs[len(results) :]), final)
         return rebuild(self._results, results)
 
     def setOptimizer(self, optimizer: torch.optim.Optimizer) -> None:
@@ -390,18 +400,31 @@ class PoplarExecutor:
         """
         if not self._training:
             raise _errors.py_error("An inference model has no optimizer")
-        before, self._optimizer = self._optimizer, optimizer
-        if not self.isAttachedToDevice():
-            return
-        try:
-            self._write_hyper_parameters()
-        except BaseException:
-            self._optimizer = before
-            raise
+        if self.isCompiled():
+            options = self._read_optimizer(optimizer)
+            if self._core.is_loaded:
+                core_call(self._core.set_hyper_parameters, options)
+        self._optimizer = optimizer
 
-    def _write_hyper_parameters(self) -> None:
-        options = _core_options.optimizer_options(self._optimizer, self._names)
-        core_call(self._core.set_hyper_parameters, options)
+    def _read_optimizer(self, optimizer: torch.optim.Optimizer) -> Dict[str, Any]:
+        """The optimiser for the extension.
+
+        Raises:
+            poptorch.Error: it is not one that the compiled model can go on with.
+        """
+        values = self._reader.read(optimizer, self.isCompiled())
+        if self.isCompiled():
+            check_changes(self._compiled_values, values)
+        else:
+            self._compiled_values = values
+        groups = [group["params"] for group in optimizer.param_groups]
+        names = [[self._names[id(p)] for p in group if id(p) in self._names] for group in groups]
+        log_update(self._values, values, names)
+        self._values = values
+        options = core_dict(values, names)
+        if values.loss_scaling == (1.0, True):
+            options["loss_scale"] = None  # nothing to scale, now and later
+        return options
 
     def cycleCount(self) -> int:
         """The cycles that the last call took on the IPUs.
@@ -439,8 +462,14 @@ class _Progress:
 class _Call:
     """The arguments of one call."""
 
-    def __init__(self, args: tuple, kwargs: Dict[str, Any]) -> None:
-        self._tensors, self._structure = flatten((args, kwargs))
+    def __init__(self, arguments: Arguments, description: Description) -> None:
+        """
+        Args:
+            arguments: bound to forward's signature.
+            description: that of the first call, which these must be like.
+        """
+        self._arguments = arguments
+        self._inputs = description.tensors(arguments)
 
     def micro_batch(self, options, multiplier: int) -> Tuple[tuple, Dict[str, Any]]:
         """The arguments of one micro-batch, for forward.
@@ -448,54 +477,46 @@ class _Call:
         Raises:
             AssertionError: the rows of a tensor cannot be shared out.
         """
-        narrowed = [self._narrowed(t, i, options, multiplier) for i, t in enumerate(self._tensors)]
-        return rebuild(self._structure, narrowed)
+        narrowed = iter([_narrowed(*each, options, multiplier) for each in self._inputs])
+        replace = lambda tensor: next(narrowed).requires_grad_(tensor.requires_grad)
+        args = tuple(with_tensors(value, replace) for value in self._arguments.args)
+        kwargs = self._arguments.kwargs
+        return args, {name: with_tensors(value, replace) for name, value in kwargs.items()}
 
-    @staticmethod
-    def _narrowed(tensor: torch.Tensor, index: int, options, multiplier: int) -> torch.Tensor:
-        rows = tensor.shape[0] if tensor.dim() else 1
-        assert rows % multiplier == 0, (
-            f"Invalid batch dimension: In the input input[{index}], the batch dimension ({rows})"
-            f" must be a multiple of Options.deviceIterations({options.device_iterations}) *"
-            f" (Options.replicationFactor({options.replication_factor}) /"
-            f" Options.inputReplicaGrouping.input_group_size({options.input_group_size})) *"
-            f" Options.Training.gradientAccumulation({options.Training.gradient_accumulation}) ="
-            f" {multiplier}"
-        )
-        return tensor.narrow(0, 0, rows // multiplier) if tensor.dim() else tensor
+    def memory(self) -> List[torch.Tensor]:
+        """Contiguous tensors of the types and shapes that were compiled for."""
+        return [tensor for _, tensor in self._inputs]
 
-    def description(self) -> Tuple:
-        """What all later calls must have in common with this one."""
-        return self._structure, [(t.dtype, t.shape) for t in self._tensors]
+    def write_back(self, written, final: bool) -> None:
+        """Copies what forward wrote into its arguments to the caller's tensors.
 
-    def check_against(self, first: Tuple) -> None:
-        """Raises poptorch.Error if the arguments are not like those that were compiled for."""
-        if self.description() == first:
-            return
-        raise _errors.py_error(
-            "The inputs don't match those used to compile the model: create a new wrapper or call"
-            " destroy() on this one"
-        )
-
-    def memory(self, types, copies: int) -> List[torch.Tensor]:
-        """Contiguous tensors of the types that were compiled for."""
-        result = []
-        for tensor in self._tensors:
-            tensor = tensor.detach()
-            result.append(tensor if tensor.is_contiguous() else tensor.contiguous())
-        return result
-
-    def write_back(self, written, options, training: bool) -> None:
-        """Copies what forward wrote into its arguments to the caller's tensors."""
-        mode = _core_options.output_mode(options, training)
+        Args:
+            written: (number of the input, its values).
+            final: whether the values are those of the last micro-batch of each replica.
+        """
+        callers: List[torch.Tensor] = []
+        for value in [*self._arguments.args, *self._arguments.kwargs.values()]:
+            with_tensors(value, lambda tensor: callers.append(tensor) or tensor)
         for index, values in written:
-            tensor = self._tensors[index]
-            values = values.to(tensor.dtype)
+            tensor = callers[index]
             with torch.no_grad():
                 if values.shape == tensor.shape:
                     tensor.copy_(values)
-                elif mode == enums.OutputMode.Final:
+                elif final:
                     tensor[tensor.shape[0] - values.shape[0] :].copy_(values)
+
+
+def _narrowed(name: str, tensor: torch.Tensor, options, multiplier: int) -> torch.Tensor:
+    rows = tensor.shape[0] if tensor.dim() else 1
+    assert rows % multiplier == 0, (
+        f"Invalid batch dimension: In the input {name}, the batch dimension ({rows}) must be a"
+        f" multiple of Options.deviceIterations({options.device_iterations}) *"
+        f" (Options.replicationFactor({options.replication_factor}) /"
+        f" Options.inputReplicaGrouping.input_group_size({options.input_group_size})) *"
+        f" Options.Training.gradientAccumulation({options.Training.gradient_accumulation}) ="
+        f" {multiplier}"
+    )
+    return tensor.narrow(0, 0, rows // multiplier) if tensor.dim() else tensor.detach()
 
 
 def _output(dtype: int, dims: List[int], copies: int) -> torch.Tensor:
