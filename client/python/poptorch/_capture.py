@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from . import _capture_errors as errors, _patches, _recorder
+from ._dispatch import Dispatch
 from ._inputs import Inputs
 from ._structure import flatten
 from ._tape import Tape
@@ -65,11 +66,11 @@ def _captured(stack: contextlib.ExitStack, module, args, kwargs, supported) -> T
     inputs = Inputs(module, args, kwargs, recorder)
     patches = _patches.Patches(stack)
     _patches.apply(patches)
-    _enter_scopes(patches, module, recorder)
+    _enter_scopes(patches, module)
     _validate_nothing(patches)
     stack.callback(_recorder.activate, None)
     _recorder.activate(recorder)
-    with _patches.CaptureFunctions(recorder), recorder:
+    with _patches.CaptureFunctions(recorder), Dispatch(recorder):
         result = module(*inputs.args, **inputs.kwargs)
         tensors, structure = flatten(result)
         tensors = [_on_device(recorder, tensor) for tensor in tensors]
@@ -89,20 +90,16 @@ def _on_device(recorder: _recorder.Recorder, tensor: torch.Tensor) -> torch.Tens
     return recorder.constant(tensor)
 
 
-def _enter_scopes(patches: _patches.Patches, module, recorder: _recorder.Recorder) -> None:
+def _enter_scopes(patches: _patches.Patches, module) -> None:
     """Lets calls of modules keep the scope."""
     if not isinstance(module, nn.Module):
         paths = {}
     else:
         paths = {id(m): path for path, m in module.named_modules()}
-    scopes = recorder.scopes
 
     def call(recorder, old, args, kwargs):
-        scopes.append(paths.get(id(args[0]), scopes[-1]))
-        try:
+        with recorder.scope(paths.get(id(args[0]), recorder.scopes[-1])):
             return old(*args, **kwargs)
-        finally:
-            scopes.pop()
 
     patches.wrap(nn.Module, "__call__", call)
 

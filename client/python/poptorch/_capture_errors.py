@@ -2,6 +2,8 @@
 
 from typing import NamedTuple, Optional, Tuple
 
+import torch
+
 from ._errors import Error, cpp_error, py_error
 
 _NAMES = {
@@ -67,6 +69,28 @@ class Place(NamedTuple):
         return f"{module} at {self.place[0]}:{self.place[1]}" if self.place else module
 
 
+def type_name(dtype) -> str:
+    """The name of a type as PyTorch's C++ has it, such as "Float"."""
+    return _NAMES.get(str(dtype), str(dtype))
+
+
+def type_named(name: str):
+    """The element type of a name such as "torch.FloatTensor"."""
+    word = name.rpartition(".")[2].removesuffix("Tensor")
+    for dtype, known in _NAMES.items():
+        if known == word:
+            return getattr(torch, dtype.rpartition(".")[2])
+    raise ValueError(f"invalid type: '{name}'")
+
+
+def other_data(tensor, value) -> Error:
+    """`tensor.data = value` with another type or shape."""
+    return cpp_error(
+        f"A tensor of shape {list(tensor.shape)} and type {tensor.dtype} cannot take data of shape"
+        f" {list(value.shape)} and type {value.dtype} while the model is captured."
+    )
+
+
 def host_read(name: str) -> Error:
     """An element of a device tensor is asked for."""
     return cpp_error(HOST_READ % ("aten::item" if name == "aten::_local_scalar_dense" else name))
@@ -79,8 +103,9 @@ def illegal_move(how: str) -> Error:
 
 def not_on_device(tensor) -> Error:
     """A host tensor meets device tensors."""
-    name = _NAMES.get(str(tensor.dtype), str(tensor.dtype))
-    return cpp_error(NOT_ON_DEVICE % (tensor.device, list(tensor.shape), name))
+    return cpp_error(
+        NOT_ON_DEVICE % (tensor.device, list(tensor.shape), type_name(tensor.dtype))
+    )
 
 
 def no_history(tensor) -> Error:

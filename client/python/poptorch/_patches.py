@@ -78,6 +78,8 @@ def _constant(recorder: Recorder, name: str, function: Callable, args: tuple, kw
         if kwargs.get("dtype") is not None:
             data = data.to(kwargs["dtype"])
         return data.detach().clone() if name == "tensor" else data
+    if _holds_device_tensor(recorder, data):
+        raise errors.host_read("aten::item")
     if device is None and name == "as_tensor" and isinstance(data, torch.Tensor):
         return function(*args, **kwargs)
     if device is None and name not in recorder.warned:
@@ -90,6 +92,12 @@ def _constant(recorder: Recorder, name: str, function: Callable, args: tuple, kw
     finally:
         recorder.making_data = False
     return recorder.constant(host, requires_grad)
+
+
+def _holds_device_tensor(recorder: Recorder, data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return any(_holds_device_tensor(recorder, element) for element in data)
+    return isinstance(data, torch.Tensor) and recorder.knows(data)
 
 
 def redirect(recorder: Recorder, function: Callable, args: tuple, kwargs: dict):
@@ -160,7 +168,8 @@ class Patches:
                 return old(*args, **kwargs)
             return make(recorder, old, args, kwargs)
 
-        self.set(owner, name, staticmethod(wrapper) if inspect.ismethod(old) else wrapper)
+        static = inspect.ismethod(old) or inspect.isbuiltin(old) and isinstance(owner, type)
+        self.set(owner, name, staticmethod(wrapper) if static else wrapper)
 
 
 def _refuses(error: Callable[[], Exception]) -> Callable:
@@ -193,11 +202,53 @@ def _new_tensor(recorder, old, args, kwargs):
     return _constant(recorder, "tensor", torch.tensor, tuple(rest), kwargs)
 
 
-def _indexed(recorder, old, args, kwargs):
-    tensor, index, *value = args
+def _get_item(recorder, old, args, kwargs):
+    tensor, index = args
     if not recorder.knows(tensor):
         return old(*args, **kwargs)
-    return old(tensor, _replacements.index(index), *value)
+    return old(*_replacements.selected(tensor, _replacements.index(index)))
+
+
+def _set_item(recorder, old, args, kwargs):
+    tensor, index, value = args
+    if not recorder.knows(tensor):
+        return old(*args, **kwargs)
+    return old(tensor, _replacements.index(index), value)
+
+
+def _type(recorder, old, args, kwargs):
+    """`Tensor.type`, whose names have no word for the device of meta tensors."""
+    tensor, *rest = args
+    dtype = rest[0] if rest else kwargs.get("dtype")
+    if not recorder.knows(tensor):
+        return old(*args, **kwargs)
+    if dtype is None:
+        return f"torch.ipu.{errors.type_name(tensor.dtype)}Tensor"
+    if isinstance(dtype, str):
+        dtype = errors.type_named(dtype)
+    return tensor.to(dtype)
+
+
+def _make_subclass(recorder, old, args, kwargs):
+    """`nn.Parameter(tensor)`: a tensor that the dispatcher does not see."""
+    result = old(*args, **kwargs)
+    if recorder.knows(args[1]):
+        recorder.same(result, args[1])
+    return result
+
+
+def _data_property(old) -> property:
+    def write(tensor, value):
+        recorder = active()
+        if recorder is None or not recorder.knows(tensor):
+            old.__set__(tensor, value)
+        elif tensor.shape != value.shape or tensor.dtype != value.dtype:
+            raise errors.other_data(tensor, value)
+        else:
+            with torch.no_grad():
+                old.__get__(tensor).copy_(value)
+
+    return property(old.__get__, write)
 
 
 def _printed(recorder, old, args, kwargs):
@@ -234,8 +285,10 @@ def apply(patches: Patches) -> None:
     if hasattr(tensor, "ipu"):
         patches.wrap(tensor, "ipu", _ipu)
     patches.wrap(tensor, "new_tensor", _new_tensor)
-    patches.wrap(tensor, "__getitem__", _indexed)
-    patches.wrap(tensor, "__setitem__", _indexed)
+    patches.wrap(tensor, "__getitem__", _get_item)
+    patches.wrap(tensor, "__setitem__", _set_item)
+    patches.wrap(tensor, "type", _type)
+    patches.wrap(tensor, "_make_subclass", _make_subclass)
     patches.wrap(tensor, "__repr__", _printed)
     for name in ("numpy", "__array__"):
         patches.wrap(tensor, name, _refuses(lambda: errors.illegal_move(".numpy()")))
@@ -243,4 +296,5 @@ def apply(patches: Patches) -> None:
         patches.wrap(tensor, name, _refuses(lambda: errors.host_read("aten::item")))
     patches.wrap(torch.utils.checkpoint.CheckpointFunction, "apply", _checkpoint_function)
     patches.wrap(torch.utils.checkpoint, "_checkpoint_without_reentrant", _checkpoint_function)
+    patches.set(tensor, "data", _data_property(torch._C._TensorBase.data))
     patches.set(tensor, "device", _device_property(torch._C._TensorBase.device))

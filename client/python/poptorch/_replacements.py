@@ -99,7 +99,49 @@ def index(item):
     return _element(item)
 
 
+def selected(tensor, item):
+    """A tensor and an index without device tensors of one number, which PyTorch would read.
+
+    Each is an `index_select` of its dimension; negative numbers count from the end.
+    """
+    items = item if isinstance(item, tuple) else (item,)
+    if not any(_is_number(element) for element in items):
+        return tensor, item
+    taken = [_dimensions(element) for element in items]
+    items, dim = list(items), 0
+    for i, element in enumerate(items):
+        if element is Ellipsis:
+            dim = tensor.dim() - sum(taken[i + 1 :])
+            continue
+        if _is_number(element):
+            place = element.remainder(tensor.shape[dim]).reshape(1)
+            tensor, items[i] = tensor.index_select(dim, place), 0
+        dim += taken[i]
+    return tensor, tuple(items)
+
+
+def _is_number(element) -> bool:
+    return (
+        isinstance(element, torch.Tensor)
+        and element.is_meta
+        and element.dim() == 0
+        and not element.is_floating_point()
+        and element.dtype is not torch.bool
+    )
+
+
+def _dimensions(element) -> int:
+    """How many dimensions an element of an index takes."""
+    if element is None or element is Ellipsis or isinstance(element, bool):
+        return 0
+    if isinstance(element, torch.Tensor) and element.dtype is torch.bool:
+        return element.dim()
+    return 1
+
+
 def _element(element):
+    if isinstance(element, list) and element and all(isinstance(e, bool) for e in element):
+        element = [i for i, chosen in enumerate(element) if chosen]
     if isinstance(element, (list, range)):
         return torch.tensor(list(element), device=META)
     return element

@@ -13,6 +13,10 @@ UNDECLARED_WRITES = {"native_batch_norm.default": (3, 4)}
 _WITHOUT_MEANING = (torch.device, torch.layout, torch.memory_format, torch.Generator)
 
 
+# Overloads that differ from others by a generator alone, such as rand.generator.
+_WITHOUT_GENERATOR = {"generator": "default", "low_generator": "low"}
+
+
 class Signature:
     """The schema of one overload.
 
@@ -23,6 +27,7 @@ class Signature:
         writes: (index, name) of the arguments that the operator writes.
         outs: those of `writes` that are results only (`out=`).
         is_view: the result shares the first argument's storage.
+        generator: the index of the generator in an overload that is there for it, or None.
         functional: the overload without `out=` if there are `outs`.
     """
 
@@ -36,6 +41,11 @@ class Signature:
         self.arguments = [
             (a.name, a.kwarg_only, a.default_value) for a in schema.arguments if not a.is_out
         ]
+        self.generator = None  # the index of an argument that the tape leaves out
+        plain = _WITHOUT_GENERATOR.get(overload)
+        if plain is not None and namespace == "aten":
+            self.name = f"{base}.{plain}"
+            self.generator = [name for name, *_ in self.arguments].index("generator")
         written = lambda a: a.alias_info is not None and a.alias_info.is_write
         self.writes = [(i, a.name) for i, a in enumerate(schema.arguments) if written(a)]
         self.outs = [a.name for a in schema.arguments if a.is_out]
@@ -96,6 +106,11 @@ def tensors_of(arguments) -> List[torch.Tensor]:
         elif isinstance(argument, (list, tuple)):
             found.extend(tensors_of(argument))
     return found
+
+
+def encode_all(signature: Signature, bound: list, use) -> list:
+    """Arguments in the schema's order, as they stand on the tape."""
+    return [encode(a, use) for i, a in enumerate(bound) if i != signature.generator]
 
 
 def encode(argument, use: Callable[[torch.Tensor], Tuple[int, bool]]):
