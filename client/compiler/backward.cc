@@ -35,12 +35,13 @@ LossGradients AddLossGradients(Graph& graph, const ProgramSpec& spec, uint32_t r
   return gradients;
 }
 
-// A program that does not train assigns nothing to the buffers of the model; it counts its
-// micro-batches, so that random elements are new in each.
-void KeepCounters(Graph& graph) {
-  std::vector<graph::Assignment> counters = graph.assignments();
-  std::erase_if(counters, [](const graph::Assignment& each) { return !each.counts; });
-  graph.SetAssignments(std::move(counters));
+// A program that does not train leaves out what is assigned in training, such as running moments.
+void RemoveAssignmentsOfTraining(Graph& graph) {
+  std::vector<graph::Assignment> kept = graph.assignments();
+  std::erase_if(kept, [](const graph::Assignment& each) {
+    return each.when == graph::Assigned::kInTraining;
+  });
+  graph.SetAssignments(std::move(kept));
 }
 
 absl::Status CheckThatSomethingIsTrained(const GraphProgram& program) {
@@ -68,7 +69,7 @@ absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec&
                        .graph = graph,
                        .filters = FindFilters(graph, options.rounding)};
   program.graph.SetReplicas(options.total_replicas);
-  if (!program.trains()) KeepCounters(program.graph);
+  if (!program.trains()) RemoveAssignmentsOfTraining(program.graph);
   if (program.trains()) {
     program.first_backward = static_cast<uint32_t>(program.graph.values().size());
     program.gradients = AddLossGradients(program.graph, spec, program.replicas);

@@ -263,8 +263,9 @@ std::vector<BadGraph> ModelGraphs() {
   return {
       {"add 'layer1.0': operand 1 is not a value of this graph",
        [](Model& m) { m.graph.Add(m.x, Tensor{1000}); }},
-      {"assign 'layer1.0': operand 0 must be a buffer", [](Model& m) { m.graph.Assign(m.x, m.x); }},
-      {"assign 'layer1.0': the value for buffer 'layer1.0.average' is float32[2,3], must be "
+      {"assign 'layer1.0': operand 0 must be a buffer or variable",
+       [](Model& m) { m.graph.Assign(m.x, m.x); }},
+      {"assign 'layer1.0': the value for 'layer1.0.average' is float32[2,3], must be "
        "float32[3]",
        [](Model& m) {
          m.graph.Assign(m.graph.Buffer("average", {FLOAT32, {3}}, {0, 0, 0}), m.x);

@@ -36,6 +36,8 @@ remote_buffer on IPU 0 { name: "rows" type: FLOAT32 dims: 4 rows: 2 }
 %3 = reduce { operator: SUM axes: 0 axes: 1 } (%2) : float32[] on IPU 0 from { op: "sum" }
 %6 = buffer "b" : float32[] on IPU 0
 assign %6 = %3
+assign %6 = %3 always
+assign %6 = %3 if read
 loss %3
 backward from %7
 %8 = constant 1.5 : float32[3] on IPU 0
@@ -125,21 +127,22 @@ TEST(BadTextTest, MistakesInGraphsAreNamed) {
           {"(%0, %1)", "(%0, %1", "line 7: expected ')', found ': float32"},
           {"from { op: \"multiply\" }", "", "line 7: expected 'from', found the end of the line"},
           {"%2 = binary", "binary", "line 7: expected 'on IPU', found ': float32[2,3]"},
-          {"assign %6", "assign %1", "line 10: %1 is not a buffer"},
-          {"loss %3", "loss", "line 11: expected '%', found the end of the line"},
-          {"loss %3\n", "", "line 15: expected a line 'loss' before the end"},
+          {"assign %6", "assign %0", "line 10: %0 is not a buffer or variable"},
+          {"%3 always", "%3 never", "line 11: expected the end of the line, found 'never'"},
+          {"loss %3", "loss", "line 13: expected '%', found the end of the line"},
+          {"loss %3\n", "", "line 17: expected a line 'loss' before the end"},
           {"backward from %7\n", "", "expected a line 'backward from' before the end"},
           {"optimizer", "", "expected"},
-          {"1.5 :", "1.5e :", "line 13: expected ':', found 'e : float32[3]"},
-          {"(%8) gradient to", "(%8)", "line 14: expected 'gradient to', found '%1 : float32[3]"},
-          {"stop (%9)", "stop (%11)", "line 15: %11 is not defined before this line"},
-          {"stop (%9)", "stop %9", "line 15: expected '(', found '%9 : float32[3]"},
+          {"1.5 :", "1.5e :", "line 15: expected ':', found 'e : float32[3]"},
+          {"(%8) gradient to", "(%8)", "line 16: expected 'gradient to', found '%1 : float32[3]"},
+          {"stop (%9)", "stop (%11)", "line 17: %11 is not defined before this line"},
+          {"stop (%9)", "stop %9", "line 17: expected '(', found '%9 : float32[3]"},
           {"(%9) : float32[3]", "(%9) : float32[2]",
-           "line 15: expected the elements of float32[3], not float32[2]"},
-          {"gradient of %1: %10\n", "", "line 15: expected a line 'gradient of %1' before the end"},
-          {"gradient of %1", "gradient of %6", "line 16: %6 is not a variable"},
+           "line 17: expected the elements of float32[3], not float32[2]"},
+          {"gradient of %1: %10\n", "", "line 17: expected a line 'gradient of %1' before the end"},
+          {"gradient of %1", "gradient of %6", "line 18: %6 is not a variable"},
           {"gradient of %1: %10\n", "gradient of %1:\ngradient of %1:\n",
-           "line 17: %1 has its gradients already"},
+           "line 19: %1 has its gradients already"},
       });
   ExpectRefused<GraphProgram>("", ReadGraph, "line 1: expected 'program', found the end of the li");
 }

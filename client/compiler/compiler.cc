@@ -83,8 +83,9 @@ std::map<std::string, Compiled::Initial> InitialValues(const program::Executable
 uint32_t ReplicasOf(const graph::Graph& graph, const CompileOptions& options) {
   const bool trains = std::any_of(options.programs.begin(), options.programs.end(),
                                   [](const ProgramSpec& spec) { return spec.loss.has_value(); });
-  const bool counts = std::any_of(graph.assignments().begin(), graph.assignments().end(),
-                                  [](const graph::Assignment& each) { return each.counts; });
+  const bool counts = std::any_of(
+      graph.assignments().begin(), graph.assignments().end(),
+      [](const graph::Assignment& each) { return each.when == graph::Assigned::kIfRead; });
   return trains || counts ? options.total_replicas : 0;
 }
 

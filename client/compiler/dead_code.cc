@@ -66,16 +66,22 @@ std::vector<graph::Node> LiveNodes(const GraphProgram& program) {
   return live;
 }
 
-// A program that does not train counts its micro-batches only if it reads their number.
+// A program that does not train makes the assignments of all programs, and counts its micro-batches
+// only if it reads their number.
 void RemoveUnreadCounters(GraphProgram& program) {
-  std::vector<graph::Assignment> counters = program.graph.assignments();
-  program.graph.SetAssignments({});
+  std::vector<graph::Assignment> all = program.graph.assignments(), always = all;
+  std::erase_if(always, [](const auto& each) { return each.when != graph::Assigned::kAlways; });
+  program.graph.SetAssignments(std::move(always));
   std::set<uint32_t> read = ResultsOf(program);
   for (const graph::Node& node : LiveNodes(program)) {
     for (uint32_t id : node.instruction.inputs()) read.insert(program.graph.RootOf(id));
   }
-  std::erase_if(counters, [&](const auto& each) { return !read.contains(each.buffer.id); });
-  program.graph.SetAssignments(std::move(counters));
+  std::erase_if(all, [&](const graph::Assignment& each) {
+    const bool unread_counter =
+        each.when == graph::Assigned::kIfRead && !read.contains(each.variable.id);
+    return unread_counter || each.when == graph::Assigned::kInTraining;
+  });
+  program.graph.SetAssignments(std::move(all));
 }
 
 }  // namespace

@@ -73,6 +73,14 @@ TEST_F(DeadCodeTest, AssignmentsCountInTraining) {
   EXPECT_THAT(Made({.spec = {.loss = x_, .optimizer = SgdOptions{}}}), ElementsAre(next.id));
 }
 
+TEST_F(DeadCodeTest, AssignmentsOfAllProgramsAlwaysCount) {
+  const Tensor buffer = graph_.Buffer("count", {FLOAT32, {4}}, std::vector<float>(4));
+  const Tensor next = graph_.Add(buffer, x_);
+  graph_.Assign(buffer, next, graph::Assigned::kAlways);
+  EXPECT_THAT(Made(), ElementsAre(next.id));
+  EXPECT_EQ(Live().graph.assignments().size(), 1u);
+}
+
 TEST_F(DeadCodeTest, WithoutTrainingMicroBatchesAreCountedWhereTheirNumberIsRead) {
   const Tensor random = graph_.Random(v1::Random::UNIFORM, {FLOAT32, {4}});
   const graph::Assignment counter = graph_.assignments().back();
@@ -80,7 +88,7 @@ TEST_F(DeadCodeTest, WithoutTrainingMicroBatchesAreCountedWhereTheirNumberIsRead
   EXPECT_THAT(Made(), IsEmpty());
   graph_.Output("random", random);
   ASSERT_EQ(Live().graph.assignments().size(), 1u);
-  EXPECT_EQ(Live().graph.assignments()[0].buffer, counter.buffer);
+  EXPECT_EQ(Live().graph.assignments()[0].variable, counter.variable);
   EXPECT_THAT(Made(), testing::Contains(counter.value.id));
 }
 

@@ -126,10 +126,10 @@ class Encoder {
     Add(value);
   }
   void Add(const graph::Assignment& assignment) {
-    const auto& [buffer, value, counts] = assignment;
-    Add(buffer);
+    const auto& [variable, value, when] = assignment;
+    Add(variable);
     Add(value);
-    Add(counts);
+    Add(static_cast<uint64_t>(when));
   }
   // Hyper-parameters are variables, with which an executable starts but which it does not contain.
   void Add(const Optimizer& optimizer) {

@@ -172,6 +172,11 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   models.push_back(MakeModel({.alias = stop}));
   models.push_back(MakeModel({.alias = reshape}));
   models.push_back(MakeModel({.alias = pass_by}));
+  for (const graph::Assigned when : {graph::Assigned::kInTraining, graph::Assigned::kAlways}) {
+    models.push_back(MakeModel());
+    Graph& g = models.back().graph;
+    g.Assign(g.variables()[0], g.variables()[0], when);
+  }
   const auto with = [&](const auto& change) {
     models.push_back(MakeModel());
     change(models.back().options, models.back().options.programs[0]);

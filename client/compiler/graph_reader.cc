@@ -100,10 +100,7 @@ class GraphReader {
       output.name = Name();
       output.value = Known();
     } else if (reader_.Take("assign")) {
-      graph::Assignment& assignment = parts_.assignments.emplace_back();
-      assignment.buffer = Known(buffers_, "buffer");
-      reader_.Expect("=");
-      assignment.value = Known();
+      ReadAssignment();
     } else if (reader_.Take("loss")) {
       spec.loss = Known();
     } else if (reader_.Take("loss_scale")) {
@@ -123,6 +120,17 @@ class GraphReader {
     } else {
       ReadValues();
     }
+  }
+
+  void ReadAssignment() {
+    graph::Assignment& assignment = parts_.assignments.emplace_back();
+    assignment.variable = Known();
+    if (reader_.ok() && values_[assignment.variable.id].origin != Origin::kVariable)
+      reader_.Fail(absl::StrCat("%", assignment.variable.id, " is not a buffer or variable"));
+    reader_.Expect("=");
+    assignment.value = Known();
+    if (reader_.Take("always")) assignment.when = graph::Assigned::kAlways;
+    if (reader_.Take("if read")) assignment.when = graph::Assigned::kIfRead;
   }
 
   Optimizer ReadOptimizer() {

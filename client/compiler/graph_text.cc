@@ -57,9 +57,12 @@ class GraphPrinter {
       Introduce({output.value});
       AddLine("output ", Quoted(output.name), " ", Show(output.value));
     }
-    for (const auto& [buffer, value, counts] : graph_.assignments()) {
-      Introduce({buffer, value});
-      AddLine("assign ", Show(buffer), " = ", Show(value));
+    for (const auto& [variable, value, when] : graph_.assignments()) {
+      Introduce({variable, value});
+      AddLine("assign ", Show(variable), " = ", Show(value),
+              when == graph::Assigned::kAlways   ? " always"
+              : when == graph::Assigned::kIfRead ? " if read"
+                                                 : "");
     }
     if (program_.trains()) AddTraining();
     return std::move(text_);

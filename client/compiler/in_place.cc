@@ -49,20 +49,21 @@ void InPlace::FindValuesMadeInBuffers() {
   }
   std::set<uint32_t> sent;  // what is read after all nodes
   for (const auto& output : graph_.outputs()) sent.insert(graph_.RootOf(output.value.id));
-  for (const auto& [buffer, value, counts] : graph_.assignments()) {
+  for (const auto& [variable, value, when] : graph_.assignments()) {
     const uint32_t root = graph_.RootOf(value.id);
     if (graph_.values()[root].origin == graph::Origin::kVariable) sent.insert(root);
   }
-  for (const auto& [buffer, value, counts] : graph_.assignments()) {
+  for (const auto& [variable, value, when] : graph_.assignments()) {
     const auto producer = producers.find(value.id);
     if (producer == producers.end() || last_readers_.contains(value.id) ||
-        sent.contains(value.id) || sent.contains(buffer.id))
+        sent.contains(value.id) || sent.contains(variable.id))
       continue;
     const Node& node = nodes[producer->second];
-    const auto reader = last_readers_.find(buffer.id);
+    const auto reader = last_readers_.find(variable.id);
     const bool free = reader == last_readers_.end() || reader->second <= producer->second;
-    if (free && WritesOverItsInput(node, buffer.id) && node.ipu == graph_.values()[buffer.id].ipu)
-      buffers_[value.id] = buffer.id;
+    if (free && WritesOverItsInput(node, variable.id) &&
+        node.ipu == graph_.values()[variable.id].ipu)
+      buffers_[value.id] = variable.id;
   }
 }
 
@@ -70,7 +71,7 @@ void InPlace::FindValuesMadeInBuffers() {
 bool InPlace::WritesOverItsInput(const Node& node, uint32_t buffer) const {
   const program::OpDef& op = *program::FindOp(node.instruction.attributes_case());
   if (op.elementwise || node.instruction.has_map()) return true;
-  // Buffers are row-major.
+  // What is assigned is row-major.
   if (op.layout != nullptr &&
       op.layout(node.instruction, {true, 0}) == program::Layout::kChannelsLast)
     return false;

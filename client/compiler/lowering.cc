@@ -137,12 +137,15 @@ class Lowering {
     return index;
   }
 
-  // Makes the output of a node a view of its input. False for a buffer, whose value may change
-  // before the view is read.
+  // Makes the output of a node a view of its input. False for a buffer or a variable that is
+  // assigned, whose value may change before the view is read.
   bool AddViewOf(const graph::Node& node, const program::OpDef& op) {
     const uint32_t input = node.instruction.inputs(0), output = node.instruction.outputs(0);
     for (Tensor buffer : graph_.buffers()) {
       if (graph_.RootOf(input) == buffer.id) return false;
+    }
+    for (const graph::Assignment& assignment : graph_.assignments()) {
+      if (graph_.RootOf(input) == assignment.variable.id) return false;
     }
     if (graph_.values()[output].type.empty()) {
       placement_.Make(output, node.ipu, Order::kRowMajor);
@@ -160,7 +163,7 @@ class Lowering {
     return true;
   }
 
-  // All at once: a buffer that is assigned to another one gives its value before.
+  // All at once: a variable that is assigned to another one gives its value before.
   void EmitAssignments() {
     struct Source {
       graph::Assignment assignment;
@@ -169,21 +172,21 @@ class Lowering {
     std::vector<Source> sources;
     for (const graph::Assignment& assignment : graph_.assignments()) {
       if (in_place_.BufferOf(assignment.value.id)) continue;
-      const Value& buffer = graph_.values()[assignment.buffer.id];
-      placement_.SetOrigin(buffer.name, program::v1::Origin::FORWARD, buffer.stage);
-      uint32_t tensor = placement_.Fetch(assignment.value.id, buffer.ipu);
+      const Value& variable = graph_.values()[assignment.variable.id];
+      placement_.SetOrigin(variable.name, program::v1::Origin::FORWARD, variable.stage);
+      uint32_t tensor = placement_.Fetch(assignment.value.id, variable.ipu);
       const Value& value = graph_.values()[graph_.RootOf(assignment.value.id)];
-      if (value.origin == Origin::kVariable && value.ipu == buffer.ipu) {
-        const uint32_t kept = placement_.NewTensor(buffer.ipu, {.type = buffer.type});
-        EmitCopy(buffer.ipu, tensor, kept);
+      if (value.origin == Origin::kVariable && value.ipu == variable.ipu) {
+        const uint32_t kept = placement_.NewTensor(variable.ipu, {.type = variable.type});
+        EmitCopy(variable.ipu, tensor, kept);
         tensor = kept;
       }
       sources.push_back({assignment, tensor});
     }
     for (const auto& [assignment, tensor] : sources) {
-      const Value& buffer = graph_.values()[assignment.buffer.id];
-      placement_.SetOrigin(buffer.name, program::v1::Origin::FORWARD, buffer.stage);
-      EmitCopy(buffer.ipu, tensor, placement_.Place(assignment.buffer.id, buffer.ipu));
+      const Value& variable = graph_.values()[assignment.variable.id];
+      placement_.SetOrigin(variable.name, program::v1::Origin::FORWARD, variable.stage);
+      EmitCopy(variable.ipu, tensor, placement_.Place(assignment.variable.id, variable.ipu));
     }
   }
 

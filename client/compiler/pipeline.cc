@@ -119,6 +119,11 @@ class Positions {
       if (storage.sent) position = std::max(position, *storage.sent + 1);
     }
     if (own && position > *own) {
+      for (uint32_t output : step.instruction.outputs()) {
+        const LoweredTensor& tensor = program_.ipus[ipu].tensors[output];
+        const bool is_read_later = StorageOf(ipu, output).last_access > *own;
+        if (!tensor.variable.empty() && is_read_later) return UsedBySeveralStages(tensor.variable);
+      }
       return Wrong(program_, absl::StrCat(program::NameOf(step.instruction, &step.origin),
                                           " of stage ", stages_.StageOf(step.origin, ipu),
                                           " needs the result of a later stage"));
@@ -175,9 +180,10 @@ class Positions {
     Storage& from = StorageOf(move.from_ipu(), move.from_tensor());
     Storage& to = StorageOf(move.to_ipu(), move.to_tensor());
     if (from.written && from.is_variable) {
-      return Wrong(program_, absl::StrCat("a buffer that micro-batches change is on IPU ",
-                                          move.from_ipu(), ", but IPU ", move.to_ipu(),
-                                          " reads it, which a pipeline cannot do"));
+      return Wrong(
+          program_,
+          absl::StrCat("a buffer or variable that micro-batches change is on IPU ", move.from_ipu(),
+                       ", but IPU ", move.to_ipu(), " reads it, which a pipeline cannot do"));
     }
     // A value that all micro-batches share moves once, unless they overwrite its copy.
     uint32_t position = kBefore;
@@ -195,6 +201,12 @@ class Positions {
     return true;
   }
 
+  absl::Status UsedBySeveralStages(const std::string& variable) const {
+    return Wrong(program_, absl::StrCat("'", variable,
+                                        "' is used by several stages of the pipeline, of which one "
+                                        "changes it"));
+  }
+
   // A variable that micro-batches change must be read and written at one position: otherwise some
   // would read what a later one has left.
   absl::Status CheckVariables() const {
@@ -202,9 +214,7 @@ class Positions {
       for (const LoweredTensor& tensor : program_.ipus[ipu].tensors) {
         const Storage& storage = storages_[ipu][tensor.storage];
         if (tensor.variable.empty() || !storage.written || !storage.moves) continue;
-        return Wrong(program_, absl::StrCat("buffer '", tensor.variable,
-                                            "' is used by several stages of the pipeline, of "
-                                            "which one changes it"));
+        return UsedBySeveralStages(tensor.variable);
       }
     }
     return absl::OkStatus();

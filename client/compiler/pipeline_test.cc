@@ -247,6 +247,31 @@ TEST(PipelineTest, StateOfSeveralStagesIsRefused) {
             "which one changes it");
 }
 
+// The gradient of a micro-batch would read what a later one has assigned. In the last stage of a
+// grouped pipeline, it comes before the next micro-batch.
+TEST(PipelineTest, AVariableThatIsAssignedBelongsToOnePosition) {
+  const auto refusal = [](uint32_t assigned) {
+    Network network;
+    Graph& g = network.graph;
+    Tensor x = g.Input("x", {FLOAT32, {kWidth, kWidth}});
+    for (uint32_t stage = 0; stage < 2; ++stage) {
+      g.SetStage(stage);
+      g.SetIpu(stage);
+      const Tensor w = g.Variable(absl::StrCat("w", stage), {FLOAT32, {kWidth, kWidth}},
+                                  graph::InitialValue::Filled(1));
+      if (stage == assigned) g.Assign(w, g.Unary(program::v1::TANH, w));
+      x = g.MatMul(w, g.MatMul(x, w));
+    }
+    network.loss = g.Mean(x);
+    g.Output("loss", network.loss);
+    return Refusal(network, {.ipus_per_replica = 2, .schedule = Schedule::kGrouped}, 9);
+  };
+  EXPECT_EQ(refusal(0),
+            "program 'train': 'w0' is used by several stages of the pipeline, of which one changes "
+            "it");
+  EXPECT_EQ(refusal(1), "");
+}
+
 // All micro-batches of a run go through the pipeline of an inference.
 TEST(PipelineTest, InferenceGoesThroughTheIterations) {
   const auto outputs = [](uint32_t ipus, Schedule schedule, uint32_t iterations) {

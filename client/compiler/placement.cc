@@ -61,8 +61,9 @@ std::set<uint32_t> FindFilters(const graph::Graph& graph, Rounding rounding) {
       if (graph.values()[input].type.dims == value.type.dims) weights.push_back(input);
     }
   }
-  // A buffer may be assigned what an op made row-major.
+  // A buffer or variable may be assigned what an op made row-major.
   for (graph::Tensor buffer : graph.buffers()) filters.erase(buffer.id);
+  for (const graph::Assignment& each : graph.assignments()) filters.erase(each.variable.id);
   if (rounding != Rounding::kNearest) {
     std::erase_if(
         filters, [&](uint32_t id) { return graph.values()[id].type.type == program::v1::FLOAT16; });

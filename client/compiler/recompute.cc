@@ -30,11 +30,7 @@ class Recomputer {
         nodes_(graph_.nodes()),
         again_(nodes_.size()),
         stages_are_ipus_(StagesAreIpus(graph_)) {
-    for (graph::Tensor buffer : graph_.buffers()) {
-      for (const graph::Assignment& assignment : graph_.assignments()) {
-        if (assignment.buffer == buffer) changed_.insert(buffer.id);
-      }
-    }
+    for (const graph::Assignment& each : graph_.assignments()) changed_.insert(each.variable.id);
     for (size_t i = 0; i < nodes_.size(); ++i) {
       for (uint32_t id : nodes_[i].instruction.outputs()) producers_[id] = i;
     }
@@ -213,7 +209,7 @@ class Recomputer {
   const std::vector<Node> nodes_;
   std::vector<bool> again_;  // by node
   const bool stages_are_ipus_;
-  std::set<uint32_t> changed_;            // buffers that micro-batches change
+  std::set<uint32_t> changed_;            // variables that micro-batches change
   std::map<uint32_t, size_t> producers_;  // of a value, the node that makes it
   std::set<size_t> done_;                 // nodes that have been repeated
   std::map<uint32_t, uint32_t> renamed_;  // new values by old

@@ -124,7 +124,7 @@ inline TestProgram StochasticRounding(Rounding rounding, const char* name,
   return test;
 }
 
-// Random bits, buffers that are assigned to each other, and all kinds of constants.
+// Random bits, buffers and a variable that are assigned, and all kinds of constants.
 inline TestProgram Dropout() {
   TestProgram test{.name = "Dropout"};
   Graph& graph = test.graph;
@@ -136,6 +136,7 @@ inline TestProgram Dropout() {
   for (double value : {-0.0, 1e-45, 1.0 / 3, double{INFINITY}, -double{INFINITY}, double{NAN}})
     y = graph.Add(y, graph.Constant({FLOAT32, {}}, value));
   graph.Assign(buffer, y);
+  graph.Assign(w, graph.Stop(y), graph::Assigned::kAlways);
   graph.Output("buffer before", buffer);
   test.options.programs = {{.name = "train", .loss = graph.Sum(y), .optimizer = SgdOptions{}},
                            {.name = "infer"}};

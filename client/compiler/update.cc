@@ -63,7 +63,10 @@ void Update::FindLastReaders() {
     if (variable != variables.end()) last_readers_[variable->second] = SIZE_MAX;
   };
   for (const auto& output : graph_.outputs()) keep(output.value);
-  for (const graph::Assignment& assignment : graph_.assignments()) keep(assignment.value);
+  for (const graph::Assignment& assignment : graph_.assignments()) {
+    keep(assignment.value);
+    keep(assignment.variable);  // updated from the assigned value
+  }
   for (const auto& of_variable : gradients_) {
     for (Tensor gradient : of_variable) keep(gradient);
   }

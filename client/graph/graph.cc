@@ -188,16 +188,16 @@ Tensor Graph::Buffer(absl::string_view name, TensorType type, InitialValue initi
   return tensor;
 }
 
-void Graph::Assign(Tensor buffer, Tensor value) {
-  if (!Usable({buffer, value}, "assign")) return;
-  if (std::find(buffers_.begin(), buffers_.end(), buffer) == buffers_.end()) {
-    Refuse("assign", "operand 0 must be a buffer");
-  } else if (TypeOf(buffer) != TypeOf(value)) {
+void Graph::Assign(Tensor variable, Tensor value, Assigned when) {
+  if (!Usable({variable, value}, "assign")) return;
+  if (values_[variable.id].origin != Origin::kVariable) {
+    Refuse("assign", "operand 0 must be a buffer or variable");
+  } else if (TypeOf(variable) != TypeOf(value)) {
     Refuse("assign",
-           absl::StrCat("the value for buffer '", values_[buffer.id].name, "' is ",
-                        TypeOf(value).ToString(), ", must be ", TypeOf(buffer).ToString()));
+           absl::StrCat("the value for '", values_[variable.id].name, "' is ",
+                        TypeOf(value).ToString(), ", must be ", TypeOf(variable).ToString()));
   } else {
-    assignments_.push_back({.buffer = buffer, .value = value});
+    assignments_.push_back({variable, value, when});
   }
 }
 
@@ -378,7 +378,7 @@ const Graph::RandomState& Graph::GetRandomState() {
   state.first = Multiply(state.counter, replicas_);
   state.micro_batch = Add(state.first, AddSimple(std::move(replica), {}));
   const Tensor next = Add(state.counter, Constant(number, 1));
-  if (status_.ok()) assignments_.push_back({state.counter, next, /*counts=*/true});
+  if (status_.ok()) assignments_.push_back({state.counter, next, Assigned::kIfRead});
   return state;
 }
 

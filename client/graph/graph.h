@@ -81,9 +81,11 @@ class Graph {
   // State that is not trained, as running averages are: as a variable of any type, but no gradient
   // is wanted.
   Tensor Buffer(absl::string_view name, TensorType type, InitialValue initial);
-  // In programs that train, gives a buffer a value after each micro-batch; what reads the buffer in
-  // that micro-batch sees the value before.
-  void Assign(Tensor buffer, Tensor value);
+  // Gives a buffer or variable a value of its type after each micro-batch, in programs that train
+  // or in all; what reads it in that micro-batch, outputs and gradients too, sees the value before.
+  // The update of a variable starts from the assigned value. If replicas assign a variable
+  // different values, their weights differ from then on.
+  void Assign(Tensor variable, Tensor value, Assigned when = Assigned::kInTraining);
   // State in the streaming memory of the machine: rows of one type, zeros at first, which this IPU
   // loads and stores by number. An INT32 scalar outside 0 to rows - 1 fails the run. Loads and
   // stores happen in the order in which they are added.

@@ -58,10 +58,17 @@ struct RemoteBuffer {
   uint32_t ipu = 0, index = ~0u;
 };
 
+// In which programs an assignment is made.
+enum class Assigned {
+  kInTraining,
+  kAlways,
+  // In programs that train, and in others if they read the buffer: it counts micro-batches.
+  kIfRead,
+};
+
 struct Assignment {
-  Tensor buffer, value;
-  // It counts micro-batches, also in programs that do not train, if they read the buffer.
-  bool counts = false;
+  Tensor variable, value;  // a buffer is a variable
+  Assigned when = Assigned::kInTraining;
 };
 
 // All that a graph consists of, but for the initial values of its variables.
