@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,19 @@ namespace vpod::session {
 struct LoadFileOptions {
   // Variables that the file lacks keep their values.
   bool allow_missing = false;
+};
+
+// A variable and the host memory of its value, row-major in its type: to read into, or to write
+// from. The memory outlives the call.
+struct ReadInto {
+  absl::string_view variable;
+  void* data = nullptr;
+  uint64_t bytes = 0;
+};
+struct WriteFrom {
+  absl::string_view variable;
+  const void* data = nullptr;
+  uint64_t bytes = 0;
 };
 
 class Session {
@@ -84,6 +98,12 @@ class Session {
   // them are read and written as wholes. InvalidArgument: another number of bytes.
   absl::StatusOr<std::string> ReadBytes(absl::string_view variable, uint32_t replica = 0);
   absl::Status WriteBytes(absl::string_view variable, absl::string_view bytes);
+  // Many variables in one call, as ReadBytes and WriteBytes do it for one; WriteState writes to all
+  // local replicas, or to one. InvalidArgument and NotFound name the first variable that does not
+  // fit, or that replicas share out and one cannot write alone; then none was read or written.
+  absl::Status ReadState(absl::Span<const ReadInto> variables, uint32_t replica = 0);
+  absl::Status WriteState(absl::Span<const WriteFrom> variables,
+                          std::optional<uint32_t> replica = std::nullopt);
   // Writes the variables of replica 0 to an .npz file. Errors are WriteNpz's (npz.h).
   absl::Status Save(const std::string& path);
   // Sets the variables from such a file on all replicas. A float32 array may set a float16
@@ -113,6 +133,10 @@ class Session {
   std::vector<std::string> HyperParameterVariables(size_t group) const;
   // An instruction that updates a variable of the group.
   absl::StatusOr<const program::v1::Instruction*> FindUpdate(size_t group) const;
+
+  // Whether each of them names a variable and has its number of bytes.
+  template <class Variables>
+  absl::Status CheckState(const Variables& variables) const;
 
   // FailedPrecondition in a process that was forked from the one that opened the session.
   absl::Status CheckProcess() const;
