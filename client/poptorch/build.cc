@@ -425,7 +425,7 @@ absl::Status Builder::AssignState() {
       graph_.SetIpu(graph_.values()[value.id].ipu);
       graph_.SetStage(graph_.values()[value.id].stage);
       VPOD_ASSIGN_OR_RETURN(const Tensor to, ValueOf(state.value));
-      graph_.Assign(to, value);
+      graph_.Assign(to, value, graph::Assigned::kAlways);
     }
   }
   return graph_.TakeStatus();

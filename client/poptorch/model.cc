@@ -1,6 +1,7 @@
 #include "client/poptorch/model.h"
 
 #include <cstring>
+#include <deque>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -192,42 +193,60 @@ absl::StatusOr<const program::HostTensor*> Model::FindState(const std::string& n
   return found;
 }
 
+absl::Status Model::CheckSize(const std::string& name, size_t size,
+                              const program::HostTensor& variable) const {
+  const TapeValue* host = HostTypeOf(name);
+  const size_t wanted = host == nullptr ? variable.host_type().bytes() : HostBytes(*host);
+  return size == wanted ? absl::OkStatus() : WrongSize(absl::StrCat("'", name, "'"), size, wanted);
+}
+
+bool Model::IsNarrowed(const std::string& name, const program::HostTensor& variable) const {
+  const TapeValue* host = HostTypeOf(name);
+  return host != nullptr && HostBytes(*host) != variable.host_type().bytes();
+}
+
 absl::Status Model::WriteState(absl::Span<const ConstState> state) {
   VPOD_RETURN_IF_ERROR(CheckLoaded());
+  std::vector<session::WriteFrom> all;
+  std::deque<std::string> narrowed;  // what of it needs memory of its own
   for (const auto& [name, bytes] : state) {
     VPOD_ASSIGN_OR_RETURN(const program::HostTensor* variable, FindState(name));
     if (variable == nullptr) continue;
-    const TapeValue* host = HostTypeOf(name);
-    std::string narrow(variable->host_type().bytes(), '\0');
-    const size_t wanted = host == nullptr ? narrow.size() : HostBytes(*host);
-    if (bytes.size != wanted) return WrongSize(absl::StrCat("'", name, "'"), bytes.size, wanted);
-    const absl::string_view from(static_cast<const char*>(bytes.data), bytes.size);
-    if (host == nullptr) {
-      VPOD_RETURN_IF_ERROR(session_->WriteBytes(name, from));
-      continue;
-    }
-    VPOD_RETURN_IF_ERROR(ToDevice(absl::StrCat("'", name, "'"), host->type, from,
+    VPOD_RETURN_IF_ERROR(CheckSize(name, bytes.size, *variable));
+    all.push_back({name, bytes.data, bytes.size});
+    if (!IsNarrowed(name, *variable)) continue;
+    std::string& narrow = narrowed.emplace_back(variable->host_type().bytes(), '\0');
+    VPOD_RETURN_IF_ERROR(ToDevice(absl::StrCat("'", name, "'"), HostTypeOf(name)->type,
+                                  {static_cast<const char*>(bytes.data), bytes.size},
                                   reinterpret_cast<std::byte*>(narrow.data())));
-    VPOD_RETURN_IF_ERROR(session_->WriteBytes(name, narrow));
+    all.back().data = narrow.data();
+    all.back().bytes = narrow.size();
   }
-  return absl::OkStatus();
+  return session_->WriteState(all);
 }
 
 absl::Status Model::ReadState(absl::Span<const MutableState> state) {
   VPOD_RETURN_IF_ERROR(CheckLoaded());
+  struct Narrow {
+    std::string bytes;
+    int host_type = 0;
+    void* to = nullptr;
+  };
+  std::vector<session::ReadInto> all;
+  std::deque<Narrow> narrowed;
   for (const auto& [name, bytes] : state) {
     VPOD_ASSIGN_OR_RETURN(const program::HostTensor* variable, FindState(name));
     if (variable == nullptr) continue;
-    const TapeValue* host = HostTypeOf(name);
-    const size_t wanted = host == nullptr ? variable->host_type().bytes() : HostBytes(*host);
-    if (bytes.size != wanted) return WrongSize(absl::StrCat("'", name, "'"), bytes.size, wanted);
-    VPOD_ASSIGN_OR_RETURN(const std::string narrow, session_->ReadBytes(name));
-    if (host == nullptr) {
-      std::memcpy(bytes.data, narrow.data(), narrow.size());
-    } else {
-      ToHost(host->type, narrow, bytes.data);
-    }
+    VPOD_RETURN_IF_ERROR(CheckSize(name, bytes.size, *variable));
+    all.push_back({name, bytes.data, bytes.size});
+    if (!IsNarrowed(name, *variable)) continue;
+    Narrow& narrow = narrowed.emplace_back(Narrow{std::string(variable->host_type().bytes(), '\0'),
+                                                  HostTypeOf(name)->type, bytes.data});
+    all.back().data = narrow.bytes.data();
+    all.back().bytes = narrow.bytes.size();
   }
+  VPOD_RETURN_IF_ERROR(session_->ReadState(all));
+  for (const Narrow& narrow : narrowed) ToHost(narrow.host_type, narrow.bytes, narrow.to);
   return absl::OkStatus();
 }
 

@@ -109,6 +109,10 @@ class Model {
   absl::Status ReadOutput(const std::string& name, size_t output, MutableBytes bytes);
   // The variable with the name, or null for state that the program does not use.
   absl::StatusOr<const program::HostTensor*> FindState(const std::string& name) const;
+  absl::Status CheckSize(const std::string& name, size_t size,
+                         const program::HostTensor& variable) const;
+  // Whether the device has the state in a type of fewer bits than the host.
+  bool IsNarrowed(const std::string& name, const program::HostTensor& variable) const;
   absl::Status WriteSeed();
 
   const TapeProgram program_;
