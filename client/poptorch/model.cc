@@ -19,7 +19,11 @@ absl::StatusOr<std::unique_ptr<session::Device>> Open(const DeviceOptions& devic
                                                       uint32_t replicas, uint32_t ipus) {
   if (device.ipu_model)
     return session::CreateIpuModel({.replicas = replicas, .ipus_per_replica = ipus});
-  return session::AttachDevice({.replicas = replicas, .ipus_per_replica = ipus});
+  auto attached = session::AttachDevice({.replicas = replicas, .ipus_per_replica = ipus});
+  if (attached.ok()) return attached;
+  return absl::Status(attached.status().code(),
+                      absl::StrCat("Failed to acquire ", replicas * ipus,
+                                   " IPU(s): ", attached.status().message()));
 }
 
 absl::Status WrongSize(const std::string& what, size_t size, size_t wanted) {

@@ -173,6 +173,7 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const TapeProgram& program,
     compile.tensor_shards = options.tensor_shards;
     if (options.stochastic_rounding) compile.rounding = compiler::Rounding::kStochastic;
   }
+  compile.allow_out_of_memory = options.allow_out_of_memory;
   compile.products.partials = options.partials;
   compile.products.memory_proportions.resize(compile.ipus_per_replica);
   for (const auto& [ipu, proportion] : options.memory_proportions) {

@@ -115,6 +115,7 @@ struct ModelOptions {
   bool off_chip_activations = false, off_chip_weights = false;
   bool off_chip_optimizer_state = false, off_chip_accumulators = false;
   uint32_t tensor_shards = 1;
+  bool allow_out_of_memory = false;  // only an IPUModel loads programs that do not fit
   std::optional<uint64_t> seed;
   std::string cache_directory;  // of executables; empty: none
 };

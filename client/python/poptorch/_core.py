@@ -28,6 +28,17 @@ def call(function, *args) -> Any:
         raise _poptorch_error(code, message) from None
 
 
+def load(model, ipu_model: bool) -> None:
+    """Loads a compiled model. A program that `vpod plan` runs ends here: it has been compiled."""
+    try:
+        model.load(ipu_model)
+    except core().StatusError as error:
+        code, message = error.args
+        if code == "CANCELLED":
+            raise SystemExit(0) from None
+        raise _poptorch_error(code, message) from None
+
+
 def _poptorch_error(code: str, message: str) -> Exception:
     if code in ("UNAVAILABLE", "ABORTED", "DEADLINE_EXCEEDED"):
         return _errors.RecoverableError(

@@ -12,7 +12,7 @@ from . import _block_state, _core_options, _errors, _tape, _weights, enums
 from ._blocks import module_repr
 from ._args import ArgParser, Arguments, Description, with_tensors
 from ._capture import capture
-from ._core import call as core_call, core
+from ._core import call as core_call, core, load
 from ._logging import logger
 from ._optimizer_attributes import OptimizerReader, check_changes
 from ._optimizer_export import core_dict, log_update
@@ -175,12 +175,9 @@ class PoplarExecutor:
         optimizer = None
         if self._training:
             optimizer = self._read_optimizer(self._optimizer)
-        model = core_call(
-            extension.Model,
-            tape,
-            _core_options.model_options(self._options, self._training),
-            optimizer,
-        )
+        core_options = _core_options.model_options(self._options, self._training)
+        core_options["allow_out_of_memory"] = self._uses_ipu_model()
+        model = core_call(extension.Model, tape, core_options, optimizer)
         progress = self._progress()
         try:
             core_call(model.compile, progress)
@@ -222,7 +219,7 @@ class PoplarExecutor:
         return any(os.environ.get(name, "0") not in ("", "0") for name in names)
 
     def _load(self) -> None:
-        core_call(self._core.load, self._uses_ipu_model())
+        load(self._core, self._uses_ipu_model())
         self._on_device = None
         if self._other_state:
             memory = _weights.HostMemory(self._other_state.items())

@@ -79,6 +79,7 @@ const std::map<std::string, Setter>& Setters() {
       {"off_chip_optimizer_state", Sets(&Options::off_chip_optimizer_state)},
       {"off_chip_accumulators", Sets(&Options::off_chip_accumulators)},
       {"tensor_shards", Sets(&Options::tensor_shards)},
+      {"allow_out_of_memory", Sets(&Options::allow_out_of_memory)},
       {"seed", Sets(&Options::seed)},
       {"cache_directory", Sets(&Options::cache_directory)}};
   return *setters;
