@@ -8,17 +8,16 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import nn
 
-from . import _block_state, _core_options, _errors, _tape, _weights, enums
+from . import _block_state, _core_options, _errors, _weights, enums
+from ._args import ArgParser, Arguments, Description
 from ._blocks import module_repr
-from ._args import ArgParser, Arguments, Description, with_tensors
+from ._call import Call, output
 from ._capture import capture
 from ._core import call as core_call, core, load
+from ._device_optimizer import DeviceOptimizer
 from ._logging import logger
-from ._optimizer_attributes import OptimizerReader, check_changes
-from ._optimizer_export import core_dict, log_update
 from ._structure import rebuild
-
-_EXECUTOR = "_poptorch_executor"  # attribute of a wrapped module
+from ._wrapped_module import EXECUTOR, wrapped_class
 
 
 class PoplarExecutor:
@@ -42,16 +41,12 @@ class PoplarExecutor:
         self._options = options.clone()
         self._options._freeze()
         self._training = training
-        self._optimizer = optimizer
-        self._reader = OptimizerReader(self._options)
-        self._compiled_values: Any = None  # the attributes of the optimiser that was compiled
-        self._values: Any = None  # those of the device
+        self._device_optimizer = DeviceOptimizer(self._options, optimizer) if training else None
         self._core: Optional[Any] = None
         self._parser = ArgParser(model)
         self._description: Any = None  # of the arguments that the model was compiled for
         self._results: Any = None  # the structure of forward's result
         self._on_device: Optional[Tuple] = None  # versions of the weights there
-        self._names: Dict[int, str] = {}  # of parameters, by their identity
         self._written: frozenset = frozenset()  # names of state that forward writes
         self._other_state: Dict[str, torch.Tensor] = {}  # of a device that was left
         self._state: Optional[_weights.Weights] = None
@@ -63,22 +58,22 @@ class PoplarExecutor:
 
     def _wrap(self) -> None:
         module = self._model
-        if _EXECUTOR in module.__dict__:
+        if EXECUTOR in module.__dict__:
             raise RuntimeError(
                 "Model has already been wrapped in 'poptorch.trainingModel'. Call model.destroy()"
                 " on the model to unwrap before wrapping again."
             )
         self._state = _weights.wrap(module)
         self._class = type(module)
-        module.__class__ = _wrapped_class(type(module))
+        module.__class__ = wrapped_class(type(module))
         # The model does not keep IPUs from other programs once nobody has the executor.
-        module.__dict__[_EXECUTOR] = weakref.ref(self)
+        module.__dict__[EXECUTOR] = weakref.ref(self)
 
     def _unwrap(self) -> None:
         if self._state is None:
             return
         _weights.unwrap(self._model, self._state)
-        del self._model.__dict__[_EXECUTOR]
+        del self._model.__dict__[EXECUTOR]
         self._model.__class__ = self._class
         self._state = None
 
@@ -126,7 +121,7 @@ class PoplarExecutor:
         arguments = self._parser.bind(args, kwargs)
         if not self.isCompiled():
             self._compile(arguments)
-        call = _Call(arguments, self._description)
+        call = Call(arguments, self._description)
         if self._options.connection_type == enums.ConnectionType.Never:
             raise _errors.py_error(
                 "Trying to run a model on an offline device (ConnectionType.Never): use"
@@ -135,6 +130,8 @@ class PoplarExecutor:
         if not self._core.is_loaded:
             self._load()
         self._upload()
+        if self._training:
+            self._device_optimizer.upload()
         return self._run(call)
 
     def compile(self, *args, **kwargs) -> None:
@@ -160,10 +157,8 @@ class PoplarExecutor:
         return options.device_iterations * groups * options.Training.gradient_accumulation
 
     def _compile(self, arguments: Arguments) -> None:
-        if isinstance(self._model, nn.Module):
-            self._names = {id(p): name for name, p in self._model.named_parameters()}
         description = Description(arguments)
-        call = _Call(arguments, description)
+        call = Call(arguments, description)
         args, kwargs = call.micro_batch(self._options, self._multiplier())
         extension = core()
         known = frozenset(extension.operators())
@@ -174,7 +169,8 @@ class PoplarExecutor:
         self._note_writes(tape)
         optimizer = None
         if self._training:
-            optimizer = self._read_optimizer(self._optimizer)
+            parameters = getattr(self._model, "named_parameters", dict)
+            optimizer = self._device_optimizer.for_compilation(parameters())
         core_options = _core_options.model_options(self._options, self._training)
         core_options["allow_out_of_memory"] = self._uses_ipu_model()
         model = core_call(extension.Model, tape, core_options, optimizer)
@@ -186,6 +182,8 @@ class PoplarExecutor:
                 progress.bar.close()
         self._core, self._description, self._results = model, description, structure
         self._on_device, self._other_state = None, {}
+        if self._training:
+            self._device_optimizer.compiled(model)
 
     def _note_writes(self, tape) -> None:
         """Takes note of what forward writes.
@@ -226,8 +224,7 @@ class PoplarExecutor:
             core_call(self._core.write_state, memory.entries)
             self._other_state = {}
         if self._training:
-            options = self._read_optimizer(self._optimizer)
-            core_call(self._core.set_hyper_parameters, options)
+            self._device_optimizer.take()
 
     def isAttachedToDevice(self) -> bool:
         """Whether IPUs are held for the model."""
@@ -253,16 +250,22 @@ class PoplarExecutor:
             AssertionError: no IPUs are attached.
         """
         self._check_attached()
-        self.copyWeightsToHostIfNeeded()
         self._read_other_state()
+        self._leave_device()
+
+    def _leave_device(self) -> None:
+        """Reads weights and the optimiser's state, and gives the IPUs to others."""
+        self.copyWeightsToHostIfNeeded()
+        if self._training:
+            self._device_optimizer.leave()
         self._core.detach()
 
     def destroy(self) -> None:
         """Reads the weights back, frees the IPUs and forgets the compiled model."""
         if self.isAttachedToDevice():
-            self.copyWeightsToHostIfNeeded()
-            self._core.detach()
+            self._leave_device()
         self._core = self._description = None
+        self._other_state = {}
         self._has_run = False
         if self._training and isinstance(self._model, nn.Module):
             self._unwrap()
@@ -368,10 +371,10 @@ class PoplarExecutor:
 
     # --- Running.
 
-    def _run(self, call: "_Call"):
+    def _run(self, call: Call):
         inputs = call.memory()
         copies = self._core.output_copies
-        outputs = [_output(dtype, dims, copies) for dtype, dims in self._core.output_types()]
+        outputs = [output(dtype, dims, copies) for dtype, dims in self._core.output_types()]
         core_call(
             self._core.run,
             [(t.data_ptr(), t.numel() * t.element_size()) for t in inputs],
@@ -379,6 +382,7 @@ class PoplarExecutor:
         )
         self._has_run = True
         if self._training:
+            self._device_optimizer.has_run()
             for state in self._states():
                 state.device_is_newer(self)
             self._on_device = self._versions()
@@ -398,30 +402,10 @@ class PoplarExecutor:
         if not self._training:
             raise _errors.py_error("An inference model has no optimizer")
         if self.isCompiled():
-            options = self._read_optimizer(optimizer)
-            if self._core.is_loaded:
-                core_call(self._core.set_hyper_parameters, options)
-        self._optimizer = optimizer
-
-    def _read_optimizer(self, optimizer: torch.optim.Optimizer) -> Dict[str, Any]:
-        """The optimiser for the extension.
-
-        Raises:
-            poptorch.Error: it is not one that the compiled model can go on with.
-        """
-        values = self._reader.read(optimizer, self.isCompiled())
-        if self.isCompiled():
-            check_changes(self._compiled_values, values)
-        else:
-            self._compiled_values = values
-        groups = [group["params"] for group in optimizer.param_groups]
-        names = [[self._names[id(p)] for p in group if id(p) in self._names] for group in groups]
-        log_update(self._values, values, names)
-        self._values = values
-        options = core_dict(values, names)
-        if values.loss_scaling == (1.0, True):
-            options["loss_scale"] = None  # nothing to scale, now and later
-        return options
+            self._device_optimizer.check(optimizer)
+        self._device_optimizer.replace(optimizer)
+        if self.isAttachedToDevice():
+            self._device_optimizer.take()
 
     def cycleCount(self) -> int:
         """The cycles that the last call took on the IPUs.
@@ -456,103 +440,3 @@ class _Progress:
         self.bar(done * 100 // max(total, 1), 100)
 
 
-class _Call:
-    """The arguments of one call."""
-
-    def __init__(self, arguments: Arguments, description: Description) -> None:
-        """
-        Args:
-            arguments: bound to forward's signature.
-            description: that of the first call, which these must be like.
-        """
-        self._arguments = arguments
-        self._inputs = description.tensors(arguments)
-
-    def micro_batch(self, options, multiplier: int) -> Tuple[tuple, Dict[str, Any]]:
-        """The arguments of one micro-batch, for forward.
-
-        Raises:
-            AssertionError: the rows of a tensor cannot be shared out.
-        """
-        narrowed = iter([_narrowed(*each, options, multiplier) for each in self._inputs])
-        replace = lambda tensor: next(narrowed).requires_grad_(tensor.requires_grad)
-        args = tuple(with_tensors(value, replace) for value in self._arguments.args)
-        kwargs = self._arguments.kwargs
-        return args, {name: with_tensors(value, replace) for name, value in kwargs.items()}
-
-    def memory(self) -> List[torch.Tensor]:
-        """Contiguous tensors of the types and shapes that were compiled for."""
-        return [tensor for _, tensor in self._inputs]
-
-    def write_back(self, written, final: bool) -> None:
-        """Copies what forward wrote into its arguments to the caller's tensors.
-
-        Args:
-            written: (number of the input, its values).
-            final: whether the values are those of the last micro-batch of each replica.
-        """
-        callers: List[torch.Tensor] = []
-        for value in [*self._arguments.args, *self._arguments.kwargs.values()]:
-            with_tensors(value, lambda tensor: callers.append(tensor) or tensor)
-        for index, values in written:
-            tensor = callers[index]
-            with torch.no_grad():
-                if values.shape == tensor.shape:
-                    tensor.copy_(values)
-                elif final:
-                    tensor[tensor.shape[0] - values.shape[0] :].copy_(values)
-
-
-def _narrowed(name: str, tensor: torch.Tensor, options, multiplier: int) -> torch.Tensor:
-    rows = tensor.shape[0] if tensor.dim() else 1
-    assert rows % multiplier == 0, (
-        f"Invalid batch dimension: In the input {name}, the batch dimension ({rows}) must be a"
-        f" multiple of Options.deviceIterations({options.device_iterations}) *"
-        f" (Options.replicationFactor({options.replication_factor}) /"
-        f" Options.inputReplicaGrouping.input_group_size({options.input_group_size})) *"
-        f" Options.Training.gradientAccumulation({options.Training.gradient_accumulation}) ="
-        f" {multiplier}"
-    )
-    return tensor.narrow(0, 0, rows // multiplier) if tensor.dim() else tensor.detach()
-
-
-def _output(dtype: int, dims: List[int], copies: int) -> torch.Tensor:
-    shape = list(dims)
-    if copies > 1:
-        shape = [copies * shape[0], *shape[1:]] if shape else [copies]
-    return torch.empty(shape, dtype=_tape.dtype_of(dtype))
-
-
-_classes: Dict[type, type] = {}
-
-
-def _wrapped_class(base: type) -> type:
-    """The class that a module has while it is wrapped."""
-    if base not in _classes:
-
-        def destroy(self) -> None:
-            """Unwraps the model: see PoplarExecutor.destroy."""
-            executor = self.__dict__[_EXECUTOR]()
-            if executor is not None:
-                executor.destroy()
-
-        def getstate(self):
-            state = dict(self.__dict__)
-            state.pop(_EXECUTOR, None)
-            return state
-
-        def reduce(self, protocol):
-            return _unpickled, (base,), getstate(self)
-
-        members = {
-            "destroy": destroy,
-            "__reduce_ex__": reduce,
-            "__module__": base.__module__,
-            "__doc__": base.__doc__,
-        }
-        _classes[base] = type(f"Poptorch{base.__name__}", (base,), members)
-    return _classes[base]
-
-
-def _unpickled(base: type) -> nn.Module:
-    return base.__new__(base)
