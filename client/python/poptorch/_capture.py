@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional, Tuple
 import torch
 from torch import nn
 
-from . import _capture_errors as errors, _patches, _recorder
+from . import _capture_errors as errors, _modes, _patches, _recorder
 from ._dispatch import Dispatch
 from ._inputs import Inputs
 from ._structure import flatten
@@ -70,10 +70,11 @@ def _captured(stack: contextlib.ExitStack, module, args, kwargs, supported) -> T
     _validate_nothing(patches)
     stack.callback(_recorder.activate, None)
     _recorder.activate(recorder)
-    with _patches.CaptureFunctions(recorder), Dispatch(recorder):
-        result = module(*inputs.args, **inputs.kwargs)
-        tensors, structure = flatten(result)
-        tensors = [_on_device(recorder, tensor) for tensor in tensors]
+    leave = _modes.enter(stack, _patches.CaptureFunctions(recorder), Dispatch(recorder))
+    result = module(*inputs.args, **inputs.kwargs)
+    tensors, structure = flatten(result)
+    tensors = [_on_device(recorder, tensor) for tensor in tensors]
+    leave()
     recorder.raise_if_unsupported()
     tape.results = [recorder.value_of(tensor) for tensor in tensors]
     twins.finish()

@@ -126,6 +126,8 @@ class CaptureFunctions(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         recorder = self._recorder
+        # A function of PyTorch that was found in its module may be the patch itself.
+        func = getattr(func, "_patched", func)
         loss = LOSS_FUNCTIONS.get(func)
         recorder.functions.append(getattr(func, "__name__", ""))
         try:
@@ -168,6 +170,7 @@ class Patches:
                 return old(*args, **kwargs)
             return make(recorder, old, args, kwargs)
 
+        wrapper._patched = old
         static = inspect.ismethod(old) or inspect.isbuiltin(old) and isinstance(owner, type)
         self.set(owner, name, staticmethod(wrapper) if static else wrapper)
 

@@ -4,6 +4,7 @@ from typing import Dict, List, NamedTuple, Optional
 
 import torch
 
+from poptorch._signature import UNDECLARED_WRITES
 from poptorch._tape import IDENTITY_LOSS, PASS_BY, Tape, dtype_of
 
 _RESHAPES = ("view.default", "_reshape_alias.default", "_unsafe_view.default")
@@ -115,8 +116,24 @@ def _call(operator: str, arguments: list) -> list:
     if operator == "native_batch_norm.default":
         positional[3:5] = [None if a is None else a.clone() for a in positional[3:5]]
         statistics = positional[3:5]
+    before = [_copy(argument) for argument in positional]
     result = function(*positional, **named)
+    _check_writes(operator, schema, before, positional)
     return (list(result) if isinstance(result, (tuple, list)) else [result]) + statistics
+
+
+def _copy(argument):
+    return argument.detach().clone() if isinstance(argument, torch.Tensor) else None
+
+
+def _check_writes(operator: str, schema, before: list, after: list) -> None:
+    """No operator writes an argument without saying so, except those of a list."""
+    for i, (declared, old, new) in enumerate(zip(schema, before, after)):
+        said = declared.alias_info is not None and declared.alias_info.is_write
+        if old is None or said or i in UNDECLARED_WRITES.get(operator, ()):
+            continue
+        if not torch.equal(old.nan_to_num(), new.detach().nan_to_num()):
+            raise AssertionError(f"{operator} writes its argument {declared.name}")
 
 
 def _check_types(tape: Tape, values: Dict[int, torch.Tensor]) -> None:
