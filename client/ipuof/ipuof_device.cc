@@ -1,7 +1,10 @@
 #include "client/ipuof/ipuof_device.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <future>
+#include <mutex>
 #include <stop_token>
 #include <utility>
 #include <vector>
@@ -208,64 +211,122 @@ class IpuofDevice : public session::Device {
   std::vector<std::byte> private_;
 };
 
+// The ids of the devices that may be attached.
+absl::StatusOr<std::vector<uint32_t>> FindCandidates(const vipu::ActivePartition& partition,
+                                                     const vipu::Subset& partition_ipus,
+                                                     uint32_t needed) {
+  std::vector<uint32_t> candidates;
+  for (uint32_t id = 0; id < partition_ipus.num_devices(); ++id) {
+    VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range, partition_ipus.IpusOf(id));
+    if (range.count == needed) candidates.push_back(id);
+  }
+  if (!candidates.empty()) return candidates;
+  const auto num_ipus = static_cast<uint32_t>(partition.config.devices_size());
+  return absl::ResourceExhaustedError(
+      partition_ipus.is_group() || num_ipus < needed
+          ? absl::StrCat("partition ", partition.partition_id, " has ", num_ipus)
+          : absl::StrCat("the ", num_ipus,
+                         " IPUs of the configuration are not a device of partition ",
+                         partition.partition_id, ", so they are used one by one"));
+}
+
+// The leases of a device, and what they have to tell.
+struct Held {
+  std::vector<std::unique_ptr<Lease>> parts;
+  std::shared_ptr<DeviceEvents> events;
+};
+
+absl::StatusOr<Held> Hold(uint32_t id, const arch::IpuRange& ipus,
+                          const vipu::ActivePartition& partition, const DeviceOptions& options) {
+  LeaseOptions lease;
+  lease.device_id = id;
+  lease.monitoring = options.monitoring;
+  lease.job = options.job;
+  const auto events = std::make_shared<DeviceEvents>(partition, ipus);
+  lease.on_failure = [events](const absl::Status& cause) { events->Failed(cause); };
+  LogIpuof(LogLevel::kDebug,
+           absl::StrCat("Attaching to device ", id, " of partition ", partition.partition_id,
+                        ", GCD ", partition.gcd, ", generation ", partition.generation));
+  auto parts = Lease::AttachParts(partition, lease);
+  if (parts.ok()) return Held{*std::move(parts), events};
+  LogIpuof(LogLevel::kDebug, absl::StrCat("Device ", id, ": ", parts.status().message()));
+  return parts.status();
+}
+
+absl::StatusOr<std::unique_ptr<session::Device>> MakeDevice(uint32_t id, Held held,
+                                                            const vipu::ActivePartition& partition,
+                                                            const DeviceOptions& options) {
+  VPOD_ASSIGN_OR_RETURN(const Transport transport, ChooseTransport(held.parts));
+  LogIpuof(LogLevel::kInfo,
+           absl::StrCat("Attached to device ", id, " of partition ", partition.partition_id, " at ",
+                        held.parts.size(), " agent(s), streams by ",
+                        transport == Transport::kSharedMemory ? "shared memory" : "gRPC"));
+  const double clock_hz = held.parts.front()->attached().clock_hz();
+  held.events->Attached(id);
+  return std::make_unique<IpuofDevice>(
+      std::move(held.parts), transport, std::move(held.events), options,
+      absl::StrCat("device ", id, " of partition ", partition.partition_id), clock_hz);
+}
+
+// A wait for devices that others use: longer and longer pauses between the attempts.
+class Wait {
+ public:
+  explicit Wait(const DeviceOptions& options) : options_(options) {}
+
+  // Pauses before another attempt. The refusal if the time is over, Cancelled if the wait is ended.
+  absl::Status Pause(const absl::Status& refusal) {
+    constexpr std::chrono::milliseconds kLongest(1000);
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::steady_clock::now() - begin_);
+    if (waited >= options_.wait) return refusal;
+    if (pause_ == kFirst)
+      LogIpuof(LogLevel::kInfo, absl::StrCat("Waiting for IPUs: ", refusal.message()));
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    never.wait_for(lock, options_.stopped, std::min(pause_, options_.wait - waited),
+                   [] { return false; });
+    pause_ = std::min(2 * pause_, kLongest);
+    if (!options_.stopped.stop_requested()) return absl::OkStatus();
+    return absl::CancelledError(absl::StrCat("the wait for IPUs was ended: ", refusal.message()));
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kFirst{20};
+
+  const DeviceOptions& options_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::chrono::milliseconds pause_ = kFirst;
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
     const vipu::ActivePartition& partition, const DeviceOptions& options) {
   VPOD_RETURN_IF_ERROR(CheckSdkLog());
   const vipu::Subset partition_ipus(partition);
-  const auto num_ipus = static_cast<uint32_t>(partition.config.devices_size());
   const uint32_t needed =
       arch::NextPowerOfTwo(options.job.local_replicas() * options.job.ipus_per_replica());
   const auto failed = [&](const absl::Status& why) {
     return absl::Status(why.code(),
                         absl::StrCat("Failed to acquire ", needed, " IPU(s): ", why.message()));
   };
-  std::vector<uint32_t> candidates;
-  if (options.device_id >= 0) {
-    candidates.push_back(static_cast<uint32_t>(options.device_id));
-  } else {
-    for (uint32_t id = 0; id < partition_ipus.num_devices(); ++id) {
-      VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range, partition_ipus.IpusOf(id));
-      if (range.count == needed) candidates.push_back(id);
+  absl::StatusOr<std::vector<uint32_t>> candidates =
+      std::vector{static_cast<uint32_t>(options.device_id)};
+  if (options.device_id < 0) candidates = FindCandidates(partition, partition_ipus, needed);
+  if (!candidates.ok()) return failed(candidates.status());
+  for (Wait wait(options);;) {
+    absl::Status refusal;
+    for (uint32_t id : *candidates) {
+      VPOD_ASSIGN_OR_RETURN(const arch::IpuRange ipus, partition_ipus.IpusOf(id));
+      absl::StatusOr<Held> held = Hold(id, ipus, partition, options);
+      if (held.ok()) return MakeDevice(id, *std::move(held), partition, options);
+      refusal = held.status();
+      if (!absl::IsResourceExhausted(refusal)) return failed(refusal);
     }
+    const absl::Status paused = wait.Pause(refusal);
+    if (!paused.ok()) return failed(paused);
   }
-  absl::Status refusal = absl::ResourceExhaustedError(
-      partition_ipus.is_group() || num_ipus < needed
-          ? absl::StrCat("partition ", partition.partition_id, " has ", num_ipus)
-          : absl::StrCat("the ", num_ipus,
-                         " IPUs of the configuration are not a device of partition ",
-                         partition.partition_id, ", so they are used one by one"));
-  for (uint32_t id : candidates) {
-    LeaseOptions lease;
-    lease.device_id = id;
-    lease.monitoring = options.monitoring;
-    lease.job = options.job;
-    VPOD_ASSIGN_OR_RETURN(const arch::IpuRange ipus, partition_ipus.IpusOf(id));
-    const auto events = std::make_shared<DeviceEvents>(partition, ipus);
-    lease.on_failure = [events](const absl::Status& cause) { events->Failed(cause); };
-    LogIpuof(LogLevel::kDebug,
-             absl::StrCat("Attaching to device ", id, " of partition ", partition.partition_id,
-                          ", GCD ", partition.gcd, ", generation ", partition.generation));
-    auto parts = Lease::AttachParts(partition, lease);
-    if (!parts.ok()) {
-      refusal = parts.status();
-      LogIpuof(LogLevel::kDebug, absl::StrCat("Device ", id, ": ", refusal.message()));
-      if (absl::IsResourceExhausted(refusal)) continue;
-      break;
-    }
-    VPOD_ASSIGN_OR_RETURN(const Transport transport, ChooseTransport(*parts));
-    LogIpuof(LogLevel::kInfo,
-             absl::StrCat("Attached to device ", id, " of partition ", partition.partition_id,
-                          " at ", parts->size(), " agent(s), streams by ",
-                          transport == Transport::kSharedMemory ? "shared memory" : "gRPC"));
-    const double clock_hz = parts->front()->attached().clock_hz();
-    events->Attached(id);
-    return std::make_unique<IpuofDevice>(
-        *std::move(parts), transport, events, options,
-        absl::StrCat("device ", id, " of partition ", partition.partition_id), clock_hz);
-  }
-  return failed(refusal);
 }
 
 }  // namespace vpod::ipuof

@@ -1,7 +1,9 @@
 // The IPUs of a POD as a session's device.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -15,9 +17,13 @@ struct DeviceOptions {
   v1::JobMember job;        // replicas, IPUs per replica and place in the job
   int device_id = -1;       // negative: the first free device of the right size
   bool monitoring = false;  // as LeaseOptions::monitoring
+  // How long to wait for a device that others use, and what ends the wait.
+  std::chrono::milliseconds wait{0};
+  std::stop_token stopped;
 };
 
-// Attaches. ResourceExhausted when no device is free ("Failed to acquire 4 IPU(s): …").
+// Attaches. ResourceExhausted when no device is free ("Failed to acquire 4 IPU(s): …") and none
+// becomes free in time; at once if the partition has no such device. Cancelled: the wait was ended.
 absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
     const vipu::ActivePartition& partition, const DeviceOptions& options);
 

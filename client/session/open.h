@@ -1,8 +1,12 @@
 // The devices of this process in one call.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "client/session/device.h"
@@ -12,6 +16,12 @@ namespace vpod::session {
 struct OpenOptions {
   uint32_t replicas = 1;  // without poprun, which knows them otherwise
   uint32_t ipus_per_replica = 1;
+  // Of IPUs that are attached; under poprun only the one that poprun gave. None: a free one.
+  std::optional<uint32_t> device_id;
+  // How long to wait for IPUs that others use, max() for ever, and what ends the wait.
+  std::chrono::milliseconds wait{0};
+  std::stop_token stopped;
+  std::string machine_type = "m2000";  // of an IPUModel
 };
 
 // The IPUs that poprun gave to this process; without poprun, an IPUModel. Errors as below.
@@ -19,8 +29,9 @@ absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options = 
 
 // The IPUs that poprun gave to this process; without poprun, the first free ones of the active
 // partition. In a program that `vpod plan` runs, an IPUModel. FailedPrecondition: poprun gave other
-// IPUs per replica, or its environment is damaged. NotFound if there is no partition;
-// ResourceExhausted if no device is free.
+// IPUs per replica or another device, or its environment is damaged. NotFound if there is no
+// partition; OutOfRange names the ids of devices there are. ResourceExhausted if no device is free
+// in time; Cancelled if the wait was ended.
 absl::StatusOr<std::unique_ptr<Device>> AttachDevice(const OpenOptions& options = {});
 
 }  // namespace vpod::session

@@ -32,6 +32,11 @@ TEST_F(OpenTest, WithoutPoprunItIsAnIpuModel) {
   EXPECT_EQ((*device)->local_replicas(), 3u);
 }
 
+TEST_F(OpenTest, AnIpuModelIsOfAMachineType) {
+  EXPECT_TRUE(OpenDevice({.machine_type = "bow2000"}).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(OpenDevice({.machine_type = "m1999"}).status()));
+}
+
 TEST_F(OpenTest, WithPoprunItIsNever) {
   StartedByPoprun();
   const auto device = OpenDevice({.ipus_per_replica = 2});
