@@ -1,5 +1,6 @@
 #include "client/poptorch/model.h"
 
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <utility>
@@ -19,11 +20,17 @@ absl::StatusOr<std::unique_ptr<session::Device>> Open(const DeviceOptions& devic
                                                       uint32_t replicas, uint32_t ipus) {
   if (device.ipu_model)
     return session::CreateIpuModel({.replicas = replicas, .ipus_per_replica = ipus});
-  auto attached = session::AttachDevice({.replicas = replicas, .ipus_per_replica = ipus});
+  using Wait = std::chrono::milliseconds;
+  auto attached = session::AttachDevice({.replicas = replicas,
+                                         .ipus_per_replica = ipus,
+                                         .device_id = device.device_id,
+                                         .wait = device.wait ? Wait::max() : Wait::zero(),
+                                         .stopped = device.stopped});
   if (attached.ok()) return attached;
+  const std::string what = device.device_id ? absl::StrCat("device Id ", *device.device_id)
+                                            : absl::StrCat(replicas * ipus, " IPU(s)");
   return absl::Status(attached.status().code(),
-                      absl::StrCat("Failed to acquire ", replicas * ipus,
-                                   " IPU(s): ", attached.status().message()));
+                      absl::StrCat("Failed to acquire ", what, ": ", attached.status().message()));
 }
 
 absl::Status WrongSize(const std::string& what, size_t size, size_t wanted) {

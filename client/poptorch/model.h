@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ namespace vpod::poptorch {
 
 struct DeviceOptions {
   bool ipu_model = false;  // in this process; otherwise IPUs of poprun or the active partition
+  std::optional<uint32_t> device_id;  // of the IPUs to attach to; none: a free one
+  bool wait = false;                  // for IPUs that others use
+  std::stop_token stopped;            // ends the wait
 };
 
 // Memory of the caller, contiguous and row-major.

@@ -28,10 +28,15 @@ def call(function, *args) -> Any:
         raise _poptorch_error(code, message) from None
 
 
-def load(model, ipu_model: bool) -> None:
-    """Loads a compiled model. A program that `vpod plan` runs ends here: it has been compiled."""
+def load(model, *device) -> None:
+    """Loads a compiled model. A program that `vpod plan` runs ends here: it has been compiled.
+
+    Args:
+        model: a poptorch_core.Model.
+        device: the arguments of its `load`.
+    """
     try:
-        model.load(ipu_model)
+        model.load(*device)
     except core().StatusError as error:
         code, message = error.args
         if code == "CANCELLED":

@@ -213,11 +213,12 @@ class PoplarExecutor:
         chosen = getattr(self._options, "use_model", None)
         if chosen is not None:
             return chosen
-        names = ("POPTORCH_IPU_MODEL", "POPTORCH_SMALL_IPU_MODEL")
-        return any(os.environ.get(name, "0") not in ("", "0") for name in names)
+        return _is_set("POPTORCH_IPU_MODEL") or _is_set("POPTORCH_SMALL_IPU_MODEL")
 
     def _load(self) -> None:
-        load(self._core, self._uses_ipu_model())
+        device_id = getattr(self._options, "ipu_id", None)
+        waits = _is_set("POPTORCH_WAIT_FOR_IPU")
+        load(self._core, self._uses_ipu_model(), device_id, waits)
         self._on_device = None
         if self._other_state:
             memory = _weights.HostMemory(self._other_state.items())
@@ -426,6 +427,11 @@ class PoplarExecutor:
         if self._uses_ipu_model():
             raise _errors.py_error("Cycle count logging is only supported on actual IPU hardware.")
         return self._core.cycles()
+
+
+def _is_set(name: str) -> bool:
+    """Whether a variable of the environment says yes."""
+    return os.environ.get(name, "0") not in ("", "0")
 
 
 class _Progress:

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -62,13 +64,12 @@ class CoreModel {
     Check(status);
   }
 
-  void Load(bool ipu_model) {
+  void Load(bool ipu_model, std::optional<uint32_t> device_id, bool wait) {
     const Use use(*this);
-    const absl::Status status = [&] {
-      const py::gil_scoped_release unlocked;
-      return model_->Load({.ipu_model = ipu_model});
-    }();
-    Check(status);
+    std::stop_source stop;
+    const DeviceOptions device{
+        .ipu_model = ipu_model, .device_id = device_id, .wait = wait, .stopped = stop.get_token()};
+    CallInterruptibly([&] { return model_->Load(device); }, [&] { stop.request_stop(); });
   }
 
   void Detach() {
@@ -85,7 +86,7 @@ class CoreModel {
       from.push_back({reinterpret_cast<const void*>(address), size});
     for (const auto& [address, size] : outputs)
       to.push_back({reinterpret_cast<void*>(address), size});
-    RunInterruptibly([&] { return model_->Run(from, to); });
+    CallInterruptibly([&] { return model_->Run(from, to); }, [&] { model_->Cancel(); });
   }
 
   void WriteState(const std::vector<NamedMemory>& state) {
@@ -143,9 +144,9 @@ class CoreModel {
     CoreModel& model_;
   };
 
-  // Control-C ends the run, and with it the use of the device.
-  template <class Call>
-  void RunInterruptibly(const Call& call) {
+  // Calls `call`, which Control-C ends by `cancel`. Cancelling a run ends the use of the device.
+  template <class Call, class Cancel>
+  void CallInterruptibly(const Call& call, const Cancel& cancel) {
     std::future<absl::Status> run = std::async(std::launch::async, call);
     for (;;) {
       {
@@ -153,7 +154,7 @@ class CoreModel {
         if (run.wait_for(std::chrono::milliseconds(50)) == std::future_status::ready) break;
       }
       if (PyErr_CheckSignals() == 0) continue;
-      model_->Cancel();
+      cancel();
       {
         const py::gil_scoped_release unlocked;
         run.wait();
@@ -175,7 +176,8 @@ void DefineModel(py::module_& module) {
            py::arg("options"), py::arg("optimizer") = py::none(), "Builds the graph of a tape.")
       .def("compile", &CoreModel::Compile, py::arg("progress") = py::none(),
            "Compiles; calls progress(step, done, total) at most ten times a second.")
-      .def("load", &CoreModel::Load, py::arg("ipu_model"), "Attaches to a device and loads.")
+      .def("load", &CoreModel::Load, py::arg("ipu_model"), py::arg("device_id") = py::none(),
+           py::arg("wait") = false, "Attaches to a device and loads.")
       .def("detach", &CoreModel::Detach, "Ends the use of the device.")
       .def("run", &CoreModel::Run, py::arg("inputs"), py::arg("outputs"),
            "Runs one batch on memory: lists of (address, bytes).")
