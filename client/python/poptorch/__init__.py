@@ -11,26 +11,12 @@ from ._blocks import (
 )
 from ._custom_parsers import ICustomArgParser, registerCustomArgParser
 from ._errors import Error, RecoverableError, UnrecoverableError
-from ._logging import logger, setLogLevel
-from ._losses import identity_loss
-from ._model import inferenceModel, isRunningOnIpu, trainingModel
-from ._poplar_executor import PoplarExecutor
+from ._logging import install_hooks, logger, setLogLevel
+from ._printing import module_repr, print
 from .enums import *
 from .options import *
 
 __version__ = "3.2.0"
 
-
-def __getattr__(name: str):
-    # The extension is loaded when it is asked for.
-    if name == "poptorch_core":
-        from ._core import core  # pylint: disable=import-outside-toplevel
-
-        return core()
-    if name == "AsynchronousDataAccessor":
-        from ._accessor import (  # pylint: disable=import-outside-toplevel
-            AsynchronousDataAccessor,
-        )
-
-        return AsynchronousDataAccessor
-    raise AttributeError(f"module 'poptorch' has no attribute '{name}'")
+install_hooks()
+del install_hooks

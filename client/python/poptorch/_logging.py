@@ -6,6 +6,7 @@ process's standard error, or to POPTORCH_LOG_DEST. The levels of both follow POP
 `setLogLevel`.
 """
 
+import faulthandler
 import logging
 import os
 import sys
@@ -154,11 +155,21 @@ def trace(message: str, *args: object) -> None:
 
 def _log_uncaught(error_type, error, where) -> None:
     """Logs an exception that ends the program, its last line first."""
-    if issubclass(error_type, KeyboardInterrupt):
+    if issubclass(error_type, KeyboardInterrupt) or not logger.isEnabledFor(logging.CRITICAL):
         sys.__excepthook__(error_type, error, where)
         return
     lines = traceback.format_exception(error_type, error, where)
     logger.critical("%s\n%s", lines[-1].rstrip("\n"), "".join(lines))
+
+
+def install_hooks() -> None:
+    """Makes crashes and uncaught exceptions of the program visible in the log."""
+    sys.excepthook = _log_uncaught
+    if not faulthandler.is_enabled():
+        try:
+            faulthandler.enable()
+        except (AttributeError, OSError, ValueError):
+            pass  # Standard error is no file, as in notebooks.
 
 
 def _initialise() -> None:
@@ -166,7 +177,10 @@ def _initialise() -> None:
         logger.addHandler(_StandardError())
         native.addHandler(_handler_of_native())
         native.propagate = False
-    setLogLevel(os.environ.get("POPTORCH_LOG_LEVEL", "WARN"))
+    try:
+        setLogLevel(os.environ.get("POPTORCH_LOG_LEVEL") or "WARN")
+    except ValueError as error:
+        raise ValueError(f"POPTORCH_LOG_LEVEL: {error}") from None
 
 
 _initialise()

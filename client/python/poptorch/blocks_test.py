@@ -147,6 +147,14 @@ class BlocksTest(unittest.TestCase):
             module_repr(model), r"\(l1\):\s*BeginBlock\(user_id=None, ipu_id=1\) Linear"
         )
 
+    def test_print_shows_blocks(self):
+        model = Model()
+        poptorch.BeginBlock(model.l1, "A", 1)
+        file = io.StringIO()
+        poptorch.print(model, 3, file=file)
+        poptorch.print("text", file=file)
+        self.assertEqual(file.getvalue(), f"{poptorch.module_repr(model)} 3\ntext\n")
+
     def test_state_ends_with_an_exception(self):
         with self.assertRaises(KeyboardInterrupt):
             with _block_state.capturing(poptorch.PipelinedExecution()):

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import sys
 import tempfile
 import unittest
 from unittest import mock
@@ -371,6 +372,23 @@ class ErrorsAndLogsTest(unittest.TestCase):
         with self.assertLogs(level="WARNING") as logs:
             poptorch.logger.warning("seen")
         self.assertEqual(logs.records[0].name, "poptorch::python")
+
+    def test_uncaught_exceptions_are_logged(self):
+        self.assertIs(sys.excepthook, poptorch._logging._log_uncaught)
+        error = ValueError("what")
+        with self.assertLogs("poptorch::python", "CRITICAL") as logs:
+            sys.excepthook(ValueError, error, None)
+        self.assertEqual(logs.records[0].getMessage(), "ValueError: what\nValueError: what\n")
+        self.addCleanup(poptorch.setLogLevel, "WARN")
+        poptorch.setLogLevel("OFF")
+        with mock.patch.object(sys, "__excepthook__") as hook:
+            sys.excepthook(ValueError, error, None)
+        hook.assert_called_once_with(ValueError, error, None)
+
+    def test_wrong_level_of_the_environment(self):
+        with _environment(POPTORCH_LOG_LEVEL="wibble"):
+            with self.assertRaisesRegex(ValueError, "POPTORCH_LOG_LEVEL: Unknown log level: wib"):
+                poptorch._logging._initialise()
 
     def test_error_classes(self):
         import pickle  # pylint: disable=import-outside-toplevel
