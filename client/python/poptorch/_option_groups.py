@@ -109,6 +109,10 @@ class _PrecisionOptions(OptionValues):
     """
 
     def __init__(self, popart_options: _PopartOptions) -> None:
+        """
+        Args:
+            popart_options: where the setters write.
+        """
         self._popart_options = popart_options
         super().__init__()
 
@@ -167,6 +171,10 @@ class _TrainingOptions(OptionValues):
     """
 
     def __init__(self, popart_options: _PopartOptions) -> None:
+        """
+        Args:
+            popart_options: where some of the setters write.
+        """
         self._popart_options = popart_options
         super().__init__(
             gradient_accumulation=1,
@@ -237,6 +245,7 @@ class _DistributedOptions(OptionValues):
     """
 
     def __init__(self) -> None:
+        """Reads OMPI_COMM_WORLD_SIZE and OMPI_COMM_WORLD_RANK from the environment."""
         super().__init__(num_distributed_processes=1, distributed_process_id=0)
         self.setEnvVarNames("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")
 
@@ -281,6 +290,10 @@ class TensorLocationSettings(OptionValues):
     >>> location = poptorch.TensorLocationSettings().useOnChipStorage(False)
     >>> opts.TensorLocations.setOptimizerLocation(location)
     """
+
+    def __init__(self) -> None:
+        """Leaves all to the execution strategy."""
+        super().__init__()
 
     def minElementsForOffChip(self, min_elements: int) -> "TensorLocationSettings":
         """The least number of elements of a tensor that is kept in streaming memory."""

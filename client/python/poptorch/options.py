@@ -94,6 +94,11 @@ class Options(OptionValues):
     """
 
     def __init__(self) -> None:
+        """Makes default options, and applies those of the environment.
+
+        POPTORCH_CACHE_DIR is the directory of enableExecutableCaching; POPTORCH_DEFAULT_OPTIONS is
+        JSON, as of from_json.
+        """
         self._popart = _PopartOptions()
         self._jit = _JitOptions()
         self._precision = _PrecisionOptions(self._popart)
