@@ -82,3 +82,156 @@ def cpp_error(text: str) -> Error:
     return Error(text, type="poptorch_cpp_error")
 
 
+# --- Options.
+FROZEN = "Can't modify frozen Options"
+INVALID_ATTRIBUTE = "Invalid attribute %s."
+INVALID_OPTION = "Invalid option %s, valid options are %s"
+INVALID_PRIVATE_ATTRIBUTE = "Invalid private attribute %s. Valid attributes: %s"
+MERGE_CONFLICT = "Several groups of options have these names: %s"
+NO_OUTPUT_MODE = "An output mode must be picked before serialisation"
+UNEXPECTED_TYPE = "Unexpected type %s for option %s. Expected %s"
+OUT_OF_RANGE = "%s is %s, must be %s"
+WRONG_TYPE = "%s is %s, must be %s"
+EVERY_N_PERIOD = "EveryN anchor must have output_return_period set to valid positive integer"
+PERIOD_IGNORED = "Anchor return period argument ignored with output_mode set to %s"
+GROUP_TYPE_ALL = "input_group_type cannot be All"
+GROUP_TOO_LARGE = "input_group_size cannot be larger than replication_factor"
+GROUP_NO_FACTOR = "input_group_size must be a factor of replication_factor"
+IO_TILES = "numIOTiles must be an even number between 32 and 192."
+IPU_VERSION = "Invalid IPU model version. Valid versions: ipu1, ipu2, ipu21."
+MEMORY_PROPORTION = (
+    'Available memory proportions are expected to be in a dictionary of {"IPU0": 0.5}, with the'
+    " number of an IPU in each key and a proportion between 0 and 1, but got %s"
+)
+PARTIALS_TYPE = "parameter to setPartialsType should be either torch.float or torch.half"
+REDUCTION_TYPE = "%s must be set to poptorch.ReductionType.Mean or poptorch.ReductionType.Sum"
+TRACE_MODEL = "options.Jit.traceModel(True) is no longer supported"
+RUNNING_STATISTICS = "runningStatisticsAlwaysFloat needs to be set to a bool"
+DEPRECATED_TRACE_MODEL = (
+    "[Deprecated] Do not call options.Jit.traceModel(): models are always captured by running them."
+)
+DEPRECATED_CASTING = (
+    "[Deprecated] Do not call options.Precision.halfFloatCasting(): operators of half and float32"
+    " inputs compute in float32, as in PyTorch."
+)
+DEPRECATED_STATISTICS = (
+    "[Deprecated] Do not call options.Precision.runningStatisticsAlwaysFloat(): running statistics"
+    " have their own type, as in PyTorch."
+)
+CACHE_DIR = "POPTORCH_CACHE_DIR is set: setting cache path to %s"
+LOG_DIR_IGNORED = "logDir in _Popart.set() is ignored: use poptorch.Options.logDir()"
+PROFILING_OVERRIDDEN = (
+    "Profiling setting overridden by environment variable. Check content of POPLAR_ENGINE_OPTIONS."
+)
+ENGINE_OPTIONS_SYNTAX = "POPLAR_ENGINE_OPTIONS is %r, must be a map of strings in JSON"
+ENVIRONMENT_INTEGER = "The environment variable %s is %r, must be an integer"
+UNKNOWN_POPART_OPTION = "Unknown %s option %s"
+UNKNOWN_POPART_TYPE = "Unknown value type %s for option %s"
+CONFIG_ERROR = "%s at line %d of %s: %s\n> %s"
+CONFIG_FILE = "Cannot read the options' file %s: %s"
+CONFIG_NO_CALL = "must be one call of a setter of poptorch.Options"
+JSON_SYNTAX = "The options are not a JSON object of setters and their arguments: %s"
+JSON_SETTER = "%r in the options is not a setter of poptorch.Options"
+
+# --- Blocks and strategies.
+ALREADY_BLOCK = "module has already been assigned to a block."
+NOT_A_MODULE = "module is not an instance of torch.nn.Module or  function."
+NO_ACTIVE_BLOCK = "No active Block, all the ops must belong to a Block"
+NO_IPU_FOR_BLOCK = (
+    "poptorch.AutoStage.SameAsIpu was selected but no IPU was specified for block %s"
+)
+NO_PHASES = (
+    "There is currently no AutoStage for PhasedExecution, please explicitly specify the phases"
+)
+UNKNOWN_BLOCK = "Unknown Block '%s' list of expected Blocks: %s"
+BLOCK_TWICE = "%s associated with more than one stage"
+BLOCK_IDS = "Ids of blocks must be strings, but got %s"
+STAGE_ARGUMENTS = "The stages of %s must be Stages, ids of blocks or lists of ids, but got %s"
+PHASE_ARGUMENTS = "The arguments of %s must be Phases, Stages, ids of blocks or lists, but got %s"
+PHASE_MIXED = "All arguments of a Phase must be ids of blocks (strings), or all Stages, but got %s"
+PHASE_IPUS = "Phase contains %d stages but you provided %d ipus"
+PHASE_INDEX = "The phase is %s, must be an integer between 0 and %d"
+STAGES_DESCEND = (
+    "Block '%s' has %s %d, but the block before it, '%s', has %d: stages must not descend in the"
+    " order of execution. Use poptorch.AutoStage.AutoIncrement to return to an earlier IPU."
+)
+NESTED_CAPTURE = "A model is being captured: models cannot be captured inside one another"
+
+# --- Optimisers.
+ACCUMULATION_TYPES = "Accumulation types must be either torch.float32 or torch.float16"
+ACCUMULATION_TYPE = "%s must be set to either torch.float16 or torch.float32 not %s"
+AMSGRAD = "Only non-amsgrad Adam/AdamW optimizers are supported."
+BETAS_PAIR = "'betas' group attribute must be a pair"
+CENTERED = (
+    "All parameter groups must have the same value for the 'centered' attribute (Group 0: %s /"
+    " Group %d: %s)"
+)
+CONSTANT_CHANGED = (
+    "The attribute '%s' of %s is constant and cannot change from %s to %s. Before the model is"
+    " compiled, call optimizer.variable_attrs.markAsVariable('%s'), or pass the attribute to the"
+    " constructor of an optimiser of poptorch.optim."
+)
+EMPTY_STATE = "Cannot load optimizer state dictionary because it is empty."
+EXPECTED_NUMBER = "Expected a number for %s but got %s instead"
+EXPECTED_PAIR = "Expected a pair for %s but got %s instead"
+FIXED_CHANGED = "The %s of the optimizer cannot change from %s to %s: the model is compiled"
+FOREIGN_STATE = "Only IPU optimizer states can be loaded onto the IPU."
+GRADIENT_NORM_NAN = "Maximum norm of gradients cannot be NaN"
+GROUP_MISSING = "Mandatory attribute %s not found in optimizer group"
+GROUP_NO_DICT = "%s must be stored in param_groups"
+MAXIMIZE = "maximize is not supported by %s"
+NOT_NAN = "%s must not be NaN"
+ONLY_RMSPROP = "%s is only available with RMSProp optimizers."
+RUNNING_NEEDED = (
+    "Invalid optimizer: its float16 accumulators need options.Training."
+    "meanAccumulationAndReplicationReductionStrategy to be changed to"
+    " poptorch.MeanReductionStrategy.Running but the executable is already compiled."
+)
+SUBCLASSED_OPTIMIZER = (
+    "Optimizer `%s` subclassed from classes in poptorch.optim or torch.optim are unlikely to behave"
+    " as intended. Poptorch does not run Python optimizer code directly; it reads the attributes,"
+    " and the IPU updates parameters as `%s` does."
+)
+UNEXPECTED_GROUP_ATTRIBUTE = "Ignoring unexpected group %d attribute in %s optimizer: %s"
+UNEXPECTED_OPTIMIZER_ATTRIBUTE = "Ignoring unexpected optimizer attribute in %s optimizer: %s"
+UNKNOWN_ATTRIBUTE = "Unknown attribute %s, allowed values: %s"
+UNSUPPORTED_OPTIMIZER = "Unsupported optimizer type. Types supported %s"
+VELOCITY_SCALING_IGNORED = (
+    "velocity_scaling value ignored when using the separate variant (use_combined_accum=False)."
+)
+
+# --- Arguments.
+ARGUMENT_MISSING = "Mandatory parameter %s missing"
+ARGUMENT_TWICE = "Parameter %s was passed more than once"
+DICTIONARY_ARGUMENT = (
+    "Dicts as inputs only have partial support, they can be accessed using literal keys, and the"
+    " keys that a model is compiled with must not change. Consider tuples instead."
+)
+DTYPE_MISMATCH = "Data type mismatch for %s: expected %s but got %s"
+INPUTS_CHANGED = (
+    ". The inputs don't match those the model was compiled with: to compile it for others, create"
+    " a new trainingModel or inferenceModel, or call destroy() on this one and try again."
+)
+KEYS_MISMATCH = "Keys mismatch for %s: %s"
+LENGTH_MISMATCH = "Length mismatch for %s: expected %d elements but got %d"
+MISSING_KEYS = "Missing arguments: %s"
+NOT_CONTIGUOUS = (
+    "At least one input tensor is not contiguous: non-contiguous tensors will be converted."
+)
+NO_CUSTOM_PARSER = "arg_parser must inherit from ICustomArgParser"
+NO_MODEL = "Expected a torch.nn.Module or a callable"
+POSITIONAL_MISMATCH = (
+    "Number of positional arguments mismatch: expected %d arguments but got %d"
+)
+SHAPE_MISMATCH = "Shape mismatch for %s: expected %s but got %s"
+TOO_MANY_ARGUMENTS = "Too many arguments provided: expected %s (%d) but got %d"
+TYPE_MISMATCH = "Type mismatch for %s: expected %s but got %s"
+UNEXPECTED_KEYS = "Unexpected arguments: %s"
+UNKNOWN_ARGUMENT = "%s is not a valid parameter.Allowed values are %s"
+VALUE_MISMATCH = "Value mismatch for %s: expected %s but got %s"
+
+# --- Logging.
+LEVEL_INTEGER = "Invalid log level integer"
+LEVEL_NAME = "Unknown log level: %s. Valid values are DEBUG, ERR, INFO, OFF, TRACE and WARN"
+LEVEL_ONE_OF = "Level must be one of %s"
+LOG_DESTINATION = "POPTORCH_LOG_DEST: the file %s cannot be written: %s"

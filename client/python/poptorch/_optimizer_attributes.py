@@ -8,6 +8,7 @@
     check_changes(values, changed)
 """
 
+import functools
 import inspect
 import math
 import numbers
@@ -91,13 +92,19 @@ def _maximize(kind: Kind, group: Dict[str, Any]) -> bool:
     return maximize
 
 
+@functools.lru_cache(maxsize=None)
+def _defaults_of(torch_class: type) -> Dict[str, Any]:
+    """The defaults of a constructor by name."""
+    parameters = inspect.signature(torch_class.__init__).parameters
+    return {name: each.default for name, each in parameters.items()}
+
+
 class _Constancy:
     """Tells which attributes of an optimiser are constant."""
 
     def __init__(self, kind: Kind, optimizer: torch.optim.Optimizer) -> None:
         self._variable = getattr(optimizer, "variable_attrs", None)
-        parameters = inspect.signature(kind.torch_class.__init__).parameters
-        self._defaults = {name: each.default for name, each in parameters.items()}
+        self._defaults = {} if self._variable is not None else _defaults_of(kind.torch_class)
 
     def is_constant(self, name: str, value: Any) -> bool:
         """Whether an attribute must keep this value."""

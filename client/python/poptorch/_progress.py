@@ -1,17 +1,43 @@
 """The progress bar of compilation."""
 
+import shutil
+import sys
+import time
+from typing import Optional
+
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_WIDTH = 10  # Characters of the bar where the width of the terminal is not known.
+_INTERVAL = 0.1  # Seconds between two updates.
+
+
+def _clock(seconds: Optional[float]) -> str:
+    """A time as MM:SS, or H:MM:SS."""
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"
+
+
+def _bar(share: float, width: int) -> str:
+    """A bar of this many characters, of which a share is filled."""
+    eighths = int(share * width * 8)
+    full, part = divmod(eighths, 8)
+    return ("█" * full + (_BLOCKS[part] if full < width else "")).ljust(width)
+
 
 class CompilationProgressBar:
     """Shows on standard error how much of a model has been compiled.
 
-    It is called with the steps done and the steps in all; a bar begins with the first call and
-    ends when all are done. tqdm is imported by the first call only.
+    It is called with the steps done and the steps in all. A bar begins with the first call and
+    ends when all are done, as in
+
+        Graph compilation:  45%|████▌     | 45/100 [00:09<00:11]
     """
 
-    _FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"
-
     def __init__(self) -> None:
-        self._bar = None
+        self._start: Optional[float] = None
+        self._shown = 0.0
 
     def __call__(self, progress: int, total: int) -> None:
         """
@@ -19,19 +45,35 @@ class CompilationProgressBar:
             progress: the steps done so far.
             total: the steps in all.
         """
-        if self._bar is None:
-            from tqdm import tqdm  # pylint: disable=import-outside-toplevel
-
-            self._bar = tqdm(total=total, desc="Graph compilation", bar_format=self._FORMAT)
-        self._bar.update(progress - self._bar.n)
+        now = time.monotonic()
+        if self._start is None:
+            self._start = now
+        elif progress < total and now - self._shown < _INTERVAL:
+            return
+        self._shown = now
+        sys.stderr.write("\r" + self._line(progress, total, now - self._start))
+        sys.stderr.flush()
         if progress >= total:
             self.close()
 
     def close(self) -> None:
-        """Ends the bar, also if compilation failed."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        """Ends the line of the bar, also if compilation failed."""
+        if self._start is not None:
+            self._start = None
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+
+    @staticmethod
+    def _line(progress: int, total: int, elapsed: float) -> str:
+        share = min(progress / total, 1.0) if total > 0 else 1.0
+        remaining = elapsed * (1 - share) / share if share > 0 else None
+        left = f"Graph compilation: {int(share * 100):3}%|"
+        right = f"| {progress}/{total} [{_clock(elapsed)}<{_clock(remaining)}]"
+        width = _WIDTH
+        if sys.stderr.isatty():
+            columns = shutil.get_terminal_size().columns
+            width = max(columns - len(left) - len(right) - 1, _WIDTH)
+        return left + _bar(share, width) + right
 
     def __deepcopy__(self, memory) -> "CompilationProgressBar":
         return type(self)()

@@ -133,13 +133,15 @@ class _ExecutionStrategy:
         """Raises Error if a block may not follow another one in the program."""
 
     def _auto_stage(self, block_id: BlockId, ipu_id: Optional[int]) -> Stage:
+        """The stage of a block, which stays what it was when the block was entered first."""
         if block_id not in self._auto_stages:
+            stage = Stage(block_id)
             if self._auto == enums.AutoStage.SameAsIpu:
                 assert ipu_id is not None, _errors.NO_IPU_FOR_BLOCK % block_id
-                number = ipu_id
+                stage.ipu(ipu_id)._place(ipu_id)
             else:
-                number = len(self._auto_stages) + 1
-            self._auto_stages[block_id] = Stage(block_id)._place(number)
+                stage._place(len(self._auto_stages) + 1)
+            self._auto_stages[block_id] = stage
         return self._auto_stages[block_id]
 
     def __repr__(self) -> str:

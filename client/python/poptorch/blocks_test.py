@@ -166,6 +166,9 @@ class StrategiesTest(unittest.TestCase):
     def test_stage_same_as_ipu(self):
         blocks = visited(enter((None, 0), (None, 1), (None, 1)))
         self.assertEqual(blocks, [("0", 0, 0, -1), ("1", 1, 1, -1), ("2", 1, 1, -1)])
+        self.assertEqual(
+            visited(enter(("A", 1), ("A", None))), [("A", 1, 1, -1), ("A", 1, 1, -1)]
+        )
         with self.assertRaisesRegex(
             AssertionError,
             "poptorch.AutoStage.SameAsIpu was selected but no IPU was specified for block A",

@@ -134,7 +134,10 @@ class Options(OptionValues):
         if cache:
             logger.info(_errors.CACHE_DIR, cache)
             self.enableExecutableCaching(cache)
-        self.from_json(os.environ.get("POPTORCH_DEFAULT_OPTIONS") or "{}")
+        try:
+            self.from_json(os.environ.get("POPTORCH_DEFAULT_OPTIONS") or "{}")
+        except (AssertionError, TypeError, ValueError) as error:
+            raise type(error)(f"POPTORCH_DEFAULT_OPTIONS: {error}") from None
 
     # --- Groups.
 

@@ -1,6 +1,7 @@
 """Options: values, setters, errors, files and copies."""
 
 import copy
+import io
 import json
 import os
 import sys
@@ -289,6 +290,9 @@ class TextTest(unittest.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, message):
                 options.from_json(text)
+        with _environment(POPTORCH_DEFAULT_OPTIONS="{"):
+            with self.assertRaisesRegex(ValueError, "POPTORCH_DEFAULT_OPTIONS: The options are"):
+                poptorch.Options()
 
     def test_cache_directory_of_the_environment(self):
         with _environment(POPTORCH_CACHE_DIR="/cache"):
@@ -337,6 +341,29 @@ class FileTest(unittest.TestCase):
     def test_missing_file(self):
         with self.assertRaisesRegex(poptorch.ConfigFileError, "nowhere.conf: No such file"):
             poptorch.Options().loadFromFile("nowhere.conf")
+
+
+class ProgressTest(unittest.TestCase):
+    def test_bar(self):
+        bar = poptorch.Options().outputMode(OutputMode.All).toDict()["compilation_progress_bar_fn"]
+        times = iter((10.0, 10.05, 19.0, 20.0, 21.0))
+        file = io.StringIO()
+        with mock.patch("time.monotonic", lambda: next(times)), mock.patch("sys.stderr", file):
+            for progress in (0, 10, 45, 100):
+                bar(progress, 100)
+            bar.close()
+            bar(1, 100)
+            bar.close()
+        self.assertEqual(
+            file.getvalue().split("\r"),
+            [
+                "",
+                "Graph compilation:   0%|          | 0/100 [00:00<?]",
+                "Graph compilation:  45%|████▌     | 45/100 [00:09<00:11]",
+                "Graph compilation: 100%|██████████| 100/100 [00:10<00:00]\n",
+                "Graph compilation:   1%|          | 1/100 [00:00<00:00]\n",
+            ],
+        )
 
 
 class ErrorsAndLogsTest(unittest.TestCase):
