@@ -157,3 +157,23 @@ def removeBlocks(module: torch.nn.Module) -> None:
     for each in module.modules():
         for key in _hook_keys(each):
             del each._forward_pre_hooks[key]
+
+
+def module_repr(module: torch.nn.Module) -> str:
+    """The representation of a module with BeginBlock(…) in front of those that begin a block."""
+    block = begin_block_of(module)
+    prefix = f"{block} " if block else ""
+    if type(module).__repr__ is not torch.nn.Module.__repr__:
+        return prefix + repr(module)
+    extra = module.extra_repr()
+    lines = extra.split("\n") if extra else []
+    for name, child in module._modules.items():  # pylint: disable=protected-access
+        text = module_repr(child) if child is not None else repr(child)
+        lines.append(f"({name}): " + text.replace("\n", "\n  "))
+    if not lines:
+        body = ""
+    elif len(lines) == 1 and not module._modules:
+        body = lines[0]
+    else:
+        body = "\n  " + "\n  ".join(lines) + "\n"
+    return f"{prefix}{module._get_name()}({body})"
