@@ -4,17 +4,25 @@ A loader's batch is a tensor, a list, tuple, named tuple or dictionary of batche
 whose type has a parser (`poptorch.registerCustomArgParser`).
 """
 
-from typing import Any, Callable, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
 import torch
 
-#: Finds the parser of an object, or None. It is set by the module that keeps the parsers.
-custom_parser: Callable[[Any], Any] = lambda batch: None
+#: The parsers of `poptorch.registerCustomArgParser`, by type.
+custom_parsers: Dict[type, Any] = {}
+
+
+def parser_of(batch: Any) -> Any:
+    """The parser of an object's type, or of a class that it inherits from; None without one."""
+    for base in type(batch).__mro__:
+        if base in custom_parsers:
+            return custom_parsers[base]
+    return None
 
 
 def tensors_of(batch: Any) -> Iterator[torch.Tensor]:
     """The tensors of a batch in a fixed order; what is not a tensor is passed over."""
-    parser = custom_parser(batch)
+    parser = parser_of(batch)
     if parser is not None:
         yield from parser.yieldTensors(batch)
     elif isinstance(batch, torch.Tensor):
@@ -29,14 +37,16 @@ def tensors_of(batch: Any) -> Iterator[torch.Tensor]:
 
 def with_tensors(batch: Any, tensors: Iterator[torch.Tensor]) -> Any:
     """A batch of the same structure, with other tensors in the order of `tensors_of`."""
-    parser = custom_parser(batch)
+    parser = parser_of(batch)
     if parser is not None:
         return parser.reconstruct(batch, tensors)
     if isinstance(batch, torch.Tensor):
         return next(tensors)
     if isinstance(batch, dict):
-        values = {key: with_tensors(value, tensors) for key, value in batch.items()}
-        return values if type(batch) is dict else type(batch)(values)
+        copy = batch.copy()  # It keeps what a derived class has beside its items.
+        for key, value in batch.items():
+            copy[key] = with_tensors(value, tensors)
+        return copy
     if isinstance(batch, (list, tuple)):
         values = [with_tensors(value, tensors) for value in batch]
         if hasattr(batch, "_fields"):

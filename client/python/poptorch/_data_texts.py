@@ -58,3 +58,43 @@ BATCH_SAMPLER_LENGTH = (
     " drop_last=True"
 )
 DROPPED = "DataLoader: %d of %d elements are dropped per epoch (%d processes take %d at each step)"
+
+# --- AsynchronousDataAccessor.
+HAS_ACCESSOR = (
+    "The DataLoader already uses an AsynchronousDataAccessor internally. Either use the existing"
+    " one or set mode='poptorch.DataLoaderMode.Sync' in the DataLoader."
+)
+KEEPS_LAST = (
+    "The 'drop_last=False' option from the DataLoader only works if 'rebatched_size' is specified"
+    " too."
+)
+REBATCHED_SIZE = "rebatched_size must be None or greater than 1"
+BUFFER_SIZE = "buffer_size is %r, must be an integer of at least 1"
+MISS_SLEEP = "miss_sleep_time_in_ms is %r, must be a number of at least 0"
+EMPTY = "The Dataset is empty"
+NOT_A_TENSOR = (
+    "Tensor at index %d is not a torch tensor (%s). AsynchronousDataAccessor expects data to be"
+    " organised as a flat 1D container of tensors."
+)
+NOT_DENSE = "Tensor at index %d has layout %s and type %s, must be dense and not quantised"
+OTHER_KEYS = "A batch has the keys %s, but the first one had %s"
+OTHER_COUNT = "A batch has %d tensors, but the first one had %d"
+OTHER_SHAPE = (
+    "Tensor at index %d of a batch is %s %s, but the first batch had %s %s there: only dimension 0"
+    " may be shorter, and the type must be one that casts to the first"
+)
+UNEQUAL_ROWS = "The tensors of a batch have %s rows, but must have equally many to be rebatched"
+NOT_STARTED = "AsynchronousDataAccessor worker thread failed to start (Check above for details)"
+NOT_RELEASED = (
+    "The current element must be released by calling releaseElement() before trying to acquire a"
+    " new one"
+)
+ENDED = "An error occurred in the data fetcher: process %d %s"
+TERMINATED = "The AsynchronousDataAccessor has been terminated"
+WHERE_CAUGHT = "in the process of the AsynchronousDataAccessor"
+PARENT_PROCESS = "AsynchronousDataAccessor parent process: %d"
+WORKER_PROCESS = "AsynchronousDataAccessor worker process: %d"
+END_OF_DATASET = "AsynchronousDataAccessor worker: end of dataset reached"
+ABANDONED = "AsynchronousDataAccessor worker: the iteration was given up for a new one"
+CLEAN_EXIT = "AsynchronousDataAccessor worker: clean exit"
+IN_A_FILE = "AsynchronousDataAccessor: the dataset goes to the worker in a file"

@@ -1,6 +1,7 @@
 """DataLoader: torch's loader, which yields the rows that one call of a model takes."""
 
 import itertools
+import weakref
 from typing import Any, Dict, Iterable, Iterator, Optional, Sequence, Union
 
 import torch
@@ -113,7 +114,13 @@ class DataLoader(torch.utils.data.DataLoader):
             return
         async_options = async_options or {}
         assert "rebatched_size" not in async_options, texts.REBATCHED_TWICE
-        raise NotImplementedError("DataLoaderMode.Async")
+        from ._accessor import AsynchronousDataAccessor  # pylint: disable=cyclic-import
+
+        self._accessor = AsynchronousDataAccessor(
+            self, **async_options, rebatched_size=rebatched_size
+        )
+        # Without a cycle, the process ends as soon as the last reference to the loader does.
+        self._accessor._dataset = weakref.proxy(self)
 
     @property
     def combinedBatchSize(self) -> Optional[int]:  # pylint: disable=invalid-name

@@ -50,7 +50,7 @@ class PartitionSampler(torch.utils.data.Sampler):
         self._elements = elements
         self._generator = torch.Generator().manual_seed(seed) if shuffle else None
         self._epoch = 0
-        self._left_over = torch.empty(0, dtype=torch.long)
+        self._left_over: List[int] = []
         if drop_last:
             self._length = step * (elements // (step * processes))
             if self._length == 0:
@@ -80,14 +80,15 @@ class PartitionSampler(torch.utils.data.Sampler):
     def __getstate__(self):
         state = self.__dict__.copy()
         if self._generator is not None:
-            state["_generator"] = self._generator.get_state()
+            # Not as a tensor: torch shares those, and this one would be gone before it is read.
+            state["_generator"] = bytes(self._generator.get_state().tolist())
         return state
 
     def __setstate__(self, state):
         self.__dict__.update(state)
         if self._generator is not None:
             self._generator = torch.Generator()
-            self._generator.set_state(state["_generator"])
+            self._generator.set_state(torch.tensor(list(state["_generator"]), dtype=torch.uint8))
 
     def _next_permutation(self) -> List[int]:
         order = torch.randperm(self._elements, generator=self._generator)
@@ -101,5 +102,5 @@ class PartitionSampler(torch.utils.data.Sampler):
             order = torch.cat([order[~before[order]], order[before[order]]])
             order = order[self._dropped :]
         else:
-            self._left_over = order[used:]
+            self._left_over = order[used:].tolist()
         return order[self._offset : self._offset + self._length].tolist()

@@ -1,8 +1,12 @@
 """Data sets and options for the tests of loaders."""
 
+import time
 import types
 
 import torch
+
+# Seconds after which a test gives up waiting; nothing is measured with it.
+PATIENCE = 600
 
 
 class Options:
@@ -97,3 +101,12 @@ class Failing(Numbers):
 def first_numbers(batch):
     """The first number of each row of a batch, as integers."""
     return [int(row.flatten()[0]) for row in batch]
+
+
+def wait_until(condition):
+    """Waits until a condition holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError("it never came")
+        time.sleep(0.02)
