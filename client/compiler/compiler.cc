@@ -35,10 +35,13 @@ absl::Status CheckThatItFits(const graph::Graph& graph, const CompileOptions& op
         base::Printable(model::AdviceIn(why, verdict), program::kMostAdviceBytes - 3));
   }
   if (IsPlannedProgram()) return absl::OkStatus();
-  VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
-  if (engine.allow_out_of_memory && !SdkLogs(LogModule::kEngine, LogLevel::kWarn))
+  std::optional<EngineOptions> engine = options.engine;
+  if (!engine) {
+    VPOD_ASSIGN_OR_RETURN(engine, ReadEngineOptions());
+  }
+  if (engine->allow_out_of_memory && !SdkLogs(LogModule::kEngine, LogLevel::kWarn))
     return absl::OkStatus();
-  if (!engine.allow_out_of_memory)
+  if (!engine->allow_out_of_memory)
     return absl::ResourceExhaustedError(WhyNotFit(graph, options, *compiled.executable, verdict));
   // Trials would take many times as long as the compilation, for a warning.
   SdkLog(LogModule::kEngine, LogLevel::kWarn,

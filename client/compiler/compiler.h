@@ -6,7 +6,8 @@
 //                                             replicas (planned_program.h) and not cached
 //   VPOD_PLAN_EXPLAIN                         if such a program does not fit, advice is tried
 //   POPLAR_ENGINE_OPTIONS                     whether Compile gives an executable that does not
-//                                             fit; its bytes do not depend on the variable
+//                                             fit, unless CompileOptions::engine says it; the
+//                                             executable's bytes do not depend on it
 //
 // A training program is
 //
@@ -30,6 +31,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/engine_options/engine_options.h"
 #include "client/graph/graph.h"
 #include "device/model/memory_options.h"
 #include "device/program/executable.h"
@@ -277,8 +279,10 @@ struct CompileOptions {
   // except that the summands of LAMB's norms are rounded to float32.
   uint32_t tensor_shards = 1;
   // Compile also gives an executable that does not fit the memory of an IPU, which only an IPUModel
-  // loads. The environment may ask for such executables, too (client/engine_options).
+  // loads. Engine options may ask for such executables, too.
   bool allow_out_of_memory = false;
+  // Engine options (client/engine_options) in the place of those of the environment.
+  std::optional<EngineOptions> engine;
   std::vector<ProgramSpec> programs;
   Front front;
 };

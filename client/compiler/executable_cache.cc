@@ -166,12 +166,14 @@ class Encoder {
     Add(output_period);
   }
   void Add(const CompileOptions& options) {
-    // The printed passes change no executable, and of the front only the names lie beside it.
+    // Printed passes and engine options change no executable, and of the front only the names lie
+    // beside it.
     const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, schedule,
                  recomputation, products, off_chip_optimizer_state, off_chip_activations,
                  off_chip_weights, off_chip_accumulators, tensor_shards, allow_out_of_memory,
-                 programs, front] = options;
+                 engine, programs, front] = options;
     static_cast<void>(dump_passes);
+    static_cast<void>(engine);
     Add(model::ListOf(front.names));
     Add(ipus_per_replica);
     Add(total_replicas);

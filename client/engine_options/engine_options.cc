@@ -15,8 +15,8 @@ namespace {
 constexpr char kOptions[] = "POPLAR_ENGINE_OPTIONS";
 
 template <class... Parts>
-absl::Status Wrong(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(kOptions, ": ", parts...));
+absl::Status Wrong(absl::string_view source, const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(source, ": ", parts...));
 }
 
 // Options of the real library that change nothing here.
@@ -73,11 +73,9 @@ bool IsKnown(const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<EngineOptions> ParseEngineOptions(const std::string& text) {
-  EngineOptions options;
-  if (text.empty()) return options;
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return Wrong("'", text, "' is not a JSON object of strings");
+absl::StatusOr<EngineOptions> MakeEngineOptions(const std::map<std::string, std::string>& given,
+                                                absl::string_view source) {
+  EngineOptions options{.all = given, .source = std::string(source)};
   std::optional<bool> all, graph, execution, allow;
   std::optional<bool> check_finite, sharing;
   const std::map<std::string, std::optional<bool>*> booleans = {
@@ -87,21 +85,19 @@ absl::StatusOr<EngineOptions> ParseEngineOptions(const std::string& text) {
       {"debug.allowOutOfMemory", &allow},
       {"debug.checkFinite", &check_finite},
       {"vpod.sharing", &sharing}};
-  for (const auto& [option, value] : json.items()) {
-    if (!value.is_string()) return Wrong("option '", option, "' is not a string");
-    const auto choice = value.get<std::string>();
-    options.all[option] = choice;
+  for (const auto& [option, choice] : given) {
     if (const auto boolean = booleans.find(option); boolean != booleans.end()) {
       if (choice != "true" && choice != "false")
-        return Wrong("option '", option, "' is '", choice, "', must be true or false");
+        return Wrong(source, "option '", option, "' is '", choice, "', must be true or false");
       *boolean->second = choice == "true";
     } else if (option == "autoReport.directory") {
-      if (choice.empty()) return Wrong("option '", option, "' is empty, must name a directory");
+      if (choice.empty())
+        return Wrong(source, "option '", option, "' is empty, must name a directory");
       options.report.directory = choice;
     } else if (option == "autoReport.executionProfileProgramRunCount") {
       if (!absl::SimpleAtoi(choice, &options.report.runs) || options.report.runs > kMostRuns) {
-        return Wrong("option '", option, "' is '", choice, "', must be a whole number from 0 to ",
-                     kMostRuns);
+        return Wrong(source, "option '", option, "' is '", choice,
+                     "', must be a whole number from 0 to ", kMostRuns);
       }
     } else if (!IsKnown(option)) {
       options.unknown.push_back(option);
@@ -115,6 +111,18 @@ absl::StatusOr<EngineOptions> ParseEngineOptions(const std::string& text) {
   options.report.execution = execution.value_or(all.value_or(false)) && options.report.graph;
   options.allow_out_of_memory = allow.value_or(options.report.graph);
   return options;
+}
+
+absl::StatusOr<EngineOptions> ParseEngineOptions(const std::string& text) {
+  std::map<std::string, std::string> options;
+  if (text.empty()) return MakeEngineOptions(options, kOptions);
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Wrong(kOptions, "'", text, "' is not a JSON object of strings");
+  for (const auto& [option, value] : json.items()) {
+    if (!value.is_string()) return Wrong(kOptions, "option '", option, "' is not a string");
+    options[option] = value.get<std::string>();
+  }
+  return MakeEngineOptions(options, kOptions);
 }
 
 absl::StatusOr<EngineOptions> ReadEngineOptions() {

@@ -1,6 +1,6 @@
-// Options of the engine that users set in the environment: POPLAR_ENGINE_OPTIONS, a JSON object of
-// strings, which poprun hands on to its instances. Options of the real library that have no
-// effect here are accepted; others are reported.
+// Options of the engine: users set them in the environment, in POPLAR_ENGINE_OPTIONS, a JSON object
+// of strings that poprun hands on to its instances, and programs may give others in its place.
+// Options of the real library that have no effect here are accepted; others are reported.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace vpod {
 
@@ -29,9 +30,13 @@ struct EngineOptions {
   ReportOptions report;
   std::map<std::string, std::string> all;  // as they were given
   std::vector<std::string> unknown;        // names that the real library does not have either
+  std::string source = "engine options";   // what messages say has given them
 };
 
-// InvalidArgument names the variable and the option.
+// From names and values. InvalidArgument names the source and the option.
+absl::StatusOr<EngineOptions> MakeEngineOptions(const std::map<std::string, std::string>& options,
+                                                absl::string_view source = "engine options");
+// From a JSON object, as the environment has it.
 absl::StatusOr<EngineOptions> ParseEngineOptions(const std::string& text);
 // From this process's environment.
 absl::StatusOr<EngineOptions> ReadEngineOptions();

@@ -73,6 +73,18 @@ TEST(EngineOptionsTest, OptionsOfTheRealLibraryAreAccepted) {
   EXPECT_TRUE(options->check_finite);
 }
 
+TEST(EngineOptionsTest, ProgramsMayGiveThem) {
+  const auto options = MakeEngineOptions({{"debug.checkFinite", "true"}, {"no.such", "1"}});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_TRUE(options->check_finite);
+  EXPECT_EQ(options->all.at("no.such"), "1");
+  EXPECT_EQ(options->unknown, std::vector<std::string>{"no.such"});
+  EXPECT_EQ(options->source, "engine options");
+  EXPECT_EQ(MakeEngineOptions({{"vpod.sharing", "2"}}, "options").status(),
+            absl::InvalidArgumentError("options: option 'vpod.sharing' is '2', must be true or "
+                                       "false"));
+}
+
 TEST(EngineOptionsTest, MistakesAreNamed) {
   EXPECT_EQ(ParseEngineOptions("checkFinite").status().message(),
             "POPLAR_ENGINE_OPTIONS: 'checkFinite' is not a JSON object of strings");

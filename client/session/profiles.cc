@@ -38,8 +38,8 @@ absl::StatusOr<std::unique_ptr<profile::Profiler>> StartProfiles(const compiler:
       compiled.executable,
       ProfileOptionsFor(target, compiled.executable->ipus_per_replica(), options));
   if (profiler.ok()) return profiler;
-  const std::string message = absl::StrCat("the profile that POPLAR_ENGINE_OPTIONS asks for: ",
-                                           profiler.status().message());
+  const std::string message =
+      absl::StrCat("the profile that ", options.source, " asks for: ", profiler.status().message());
   if (!absl::IsResourceExhausted(profiler.status()))
     return absl::Status(profiler.status().code(), message);
   // A full disk is no reason not to train.

@@ -80,7 +80,7 @@ void WarnOfUnknown(const EngineOptions& options) {
   if (!SdkLogs(LogModule::kEngine, LogLevel::kWarn)) return;
   for (const std::string& name : options.unknown) {
     SdkLog(LogModule::kEngine, LogLevel::kWarn,
-           absl::StrCat("POPLAR_ENGINE_OPTIONS: there is no option '", name, "'"));
+           absl::StrCat(options.source, ": there is no option '", name, "'"));
   }
 }
 

@@ -99,14 +99,18 @@ Session::~Session() {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>&& device,
                                                          const compiler::Compiled& compiled,
-                                                         const LoadOptions& options) {
+                                                         const LoadOptions& options,
+                                                         std::optional<EngineOptions> given) {
   if (compiler::IsPlannedProgram()) return LeaveForPlanQuietly(*compiled.executable);
   VPOD_RETURN_IF_ERROR(device->CheckProcess());
   // The engine would refuse it, too, when a profile has been written.
   VPOD_RETURN_IF_ERROR(
       program::CheckTotalReplicas(compiled.executable->proto(), device->job_part().total_replicas));
   VPOD_RETURN_IF_ERROR(CheckSdkLog());
-  VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
+  if (!given) {
+    VPOD_ASSIGN_OR_RETURN(given, ReadEngineOptions());
+  }
+  const EngineOptions& engine = *given;
   WarnOfUnknown(engine);
   LogExecutable(*device, *compiled.executable);
   VPOD_ASSIGN_OR_RETURN(auto profiler, StartProfiles(compiled, engine,

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/compiler/compiler.h"
+#include "client/engine_options/engine_options.h"
 #include "client/session/device.h"
 #include "client/session/element_type.h"
 #include "device/program/executable.h"
@@ -44,15 +45,16 @@ class Session {
  public:
   // In a forked child nothing ends: the device is the parent's.
   ~Session();
-  // Loads the executable and writes the initial values. The environment may change what `options`
-  // leave as it is, and ask for profiles (client/engine_options). InvalidArgument: the executable
-  // is for another number of replicas than the job has. FailedPrecondition: the device
-  // is of the process that this one was forked from. Cancelled: `vpod plan` runs the program,
-  // which is to end; it has the executable. The device stays the caller's if it has not taken the
-  // executable.
+  // Loads the executable and writes the initial values. Engine options may change what `options`
+  // leave as it is, and ask for profiles (client/engine_options); without `engine`, they are those
+  // of the environment. InvalidArgument: the executable is for another number of replicas than the
+  // job has. FailedPrecondition: the device is of the process that this one was forked from.
+  // Cancelled: `vpod plan` runs the program, which is to end; it has the executable. The device
+  // stays the caller's if it has not taken the executable.
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::unique_ptr<Device>&& device,
                                                          const compiler::Compiled& compiled,
-                                                         const LoadOptions& options = {});
+                                                         const LoadOptions& options = {},
+                                                         std::optional<EngineOptions> engine = {});
 
   Device& device() { return *device_; }
 

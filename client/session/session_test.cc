@@ -425,6 +425,44 @@ TEST(SessionTest, WhatDoesNotFitAnIpuRunsOnAnIpuModel) {
   EXPECT_EQ((*session->Stream<float>("y", 0))[0], 3);
 }
 
+// In the place of those of the environment.
+TEST(SessionTest, ProgramsMayGiveEngineOptions) {
+  setenv("POPLAR_ENGINE_OPTIONS", R"({"debug.checkFinite": "true"})", 1);
+  Graph graph;
+  const Tensor x = graph.Input("x", {FLOAT32, {}});
+  graph.Output("y", graph.Binary(program::v1::DIVIDE, x, x));
+  const auto compiled = compiler::Compile(graph, {.programs = {{.name = "run"}}});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const auto runs = [&](std::optional<EngineOptions> engine) {
+    auto session = Session::Create(*CreateIpuModel({}), *compiled, {}, std::move(engine));
+    EXPECT_TRUE(session.ok()) << session.status();
+    return session.ok() && (*session)->Run("run").ok();  // 0 / 0
+  };
+  EXPECT_FALSE(runs(std::nullopt));
+  EXPECT_TRUE(runs(EngineOptions{}));
+  setenv("POPLAR_ENGINE_OPTIONS", "no options", 1);
+  EXPECT_FALSE(runs(EngineOptions{.check_finite = true}));
+  EXPECT_TRUE(runs(EngineOptions{}));
+  unsetenv("POPLAR_ENGINE_OPTIONS");
+}
+
+TEST(SessionTest, EngineOptionsMayAllowWhatDoesNotFit) {
+  Graph graph;
+  const Tensor indices = graph.Input("indices", {INT32, {200000}});
+  const Tensor table = graph.Buffer("table", {FLOAT32, {4}}, {1, 2, 3, 4});
+  graph.Output("y", graph.Mean(graph.Gather(table, indices, 0)));
+  compiler::CompileOptions options{.programs = {{.name = "run"}}};
+  options.engine = EngineOptions{.allow_out_of_memory = true};
+  const auto allowed = compiler::Compile(graph, options);
+  ASSERT_TRUE(allowed.ok()) << allowed.status();
+  EXPECT_FALSE(allowed->fits);
+  setenv("POPLAR_ENGINE_OPTIONS", R"({"debug.allowOutOfMemory": "true"})", 1);
+  options.engine = EngineOptions{};
+  EXPECT_EQ(compiler::Compile(graph, options).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  unsetenv("POPLAR_ENGINE_OPTIONS");
+}
+
 TEST(SessionTest, AnIpuModelSpeaksOfItsOwnMemory) {
   Graph graph;
   graph.Output("y", graph.Mean(graph.Buffer("b", {FLOAT32, {1 << 20}}, RandomValues(1 << 20, 1))));
