@@ -98,9 +98,10 @@ absl::Status Model::Load(const DeviceOptions& device) {
   if (session_ != nullptr) return absl::FailedPreconditionError("Device is already attached");
   VPOD_ASSIGN_OR_RETURN(std::unique_ptr<session::Device> opened,
                         Open(device, program_.options.replicas, options_.ipus_per_replica));
-  VPOD_ASSIGN_OR_RETURN(session_,
-                        session::Session::Create(std::move(opened), *compiled_,
-                                                 {.check_finite = program_.options.check_finite}));
+  VPOD_ASSIGN_OR_RETURN(
+      session_,
+      session::Session::Create(std::move(opened), *compiled_,
+                               {.check_finite = program_.options.check_finite}, options_.engine));
   cycles_.reset();
   return WriteSeed();
 }

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/engine_options/engine_options.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
 
@@ -33,6 +36,21 @@ model::OptionNames OptionNames() {
           .tensor_shards = "TensorLocationSettings.useReplicatedTensorSharding",
           .ipus_per_replica = "poptorch.Block with ipu_id",
           .ipus_without_pipeline = "poptorch.Block with ipu_id, ShardedExecution"};
+}
+
+// Engine options of the program and the environment together; none if there are none.
+absl::StatusOr<std::optional<EngineOptions>> EngineOptionsFor(const ModelOptions& options) {
+  constexpr char kDirectory[] = "autoReport.directory";
+  VPOD_ASSIGN_OR_RETURN(EngineOptions environment, ReadEngineOptions());
+  std::map<std::string, std::string> all = environment.all;
+  all.insert(options.engine_options.begin(), options.engine_options.end());
+  if (all.empty()) return std::nullopt;
+  if (!options.report_name.empty()) {
+    const std::string& directory = all.emplace(kDirectory, ".").first->second;
+    all[kDirectory] = absl::StrCat(directory, "/", options.report_name);
+  }
+  VPOD_ASSIGN_OR_RETURN(EngineOptions engine, MakeEngineOptions(all));
+  return engine;
 }
 
 // Replicas and IPUs of a process are reserved together, as one device.
@@ -173,6 +191,7 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const TapeProgram& program,
     compile.tensor_shards = options.tensor_shards;
     if (options.stochastic_rounding) compile.rounding = compiler::Rounding::kStochastic;
   }
+  VPOD_ASSIGN_OR_RETURN(compile.engine, EngineOptionsFor(options));
   compile.allow_out_of_memory = options.allow_out_of_memory;
   compile.products.partials = options.partials;
   compile.products.memory_proportions.resize(compile.ipus_per_replica);

@@ -117,6 +117,9 @@ struct ModelOptions {
   uint32_t tensor_shards = 1;
   bool allow_out_of_memory = false;  // only an IPUModel loads programs that do not fit
   std::optional<uint64_t> seed;
+  // Those of the environment take precedence. Profiles go to a folder of this name below theirs.
+  std::map<std::string, std::string> engine_options;
+  std::string report_name;
   std::string cache_directory;  // of executables; empty: none
 };
 

@@ -57,6 +57,7 @@ def model_options(options, training: bool) -> Dict[str, Any]:
     _add_outputs(core, options, training)
     _add_locations(core, options)
     _add_popart(core, options._Popart.options)
+    core["report_name"] = getattr(options, "model_name", core["name"])
     if hasattr(options, "random_seed"):
         core["seed"] = options.random_seed % 2**64
     return core
@@ -109,5 +110,7 @@ def _add_popart(core: Dict[str, Any], popart: Dict[str, Any]) -> None:
     core["synthetic_data"] = bool(popart.get("syntheticDataMode", 0))
     core["stochastic_rounding"] = bool(popart.get("enableStochasticRounding", False))
     core["check_finite"] = bool(popart.get("enableFloatingPointChecks", False))
+    engine = popart.get("engineOptions", {})
+    core["engine_options"] = {name: str(value) for name, value in engine.items()}
     if popart.get("enableEngineCaching") and popart.get("cachePath"):
         core["cache_directory"] = popart["cachePath"]

@@ -79,6 +79,8 @@ const std::map<std::string, Setter>& Setters() {
       {"off_chip_optimizer_state", Sets(&Options::off_chip_optimizer_state)},
       {"off_chip_accumulators", Sets(&Options::off_chip_accumulators)},
       {"tensor_shards", Sets(&Options::tensor_shards)},
+      {"engine_options", Sets(&Options::engine_options)},
+      {"report_name", Sets(&Options::report_name)},
       {"allow_out_of_memory", Sets(&Options::allow_out_of_memory)},
       {"seed", Sets(&Options::seed)},
       {"cache_directory", Sets(&Options::cache_directory)}};
