@@ -3,7 +3,6 @@
 from typing import Any, Dict
 
 from . import _errors, enums
-from ._strategies import PipelinedExecution, ShardedExecution
 
 _RECOMPUTATIONS = ("none", "standard", "norm-only", "pipeline", "all")
 _OUTPUT_MODES = {
@@ -64,10 +63,8 @@ def model_options(options, training: bool) -> Dict[str, Any]:
 
 
 def _schedule(options) -> str:
-    strategy = options._execution_strategy
-    if isinstance(strategy, PipelinedExecution):
-        return "pipelined"
-    return "sharded" if isinstance(strategy, ShardedExecution) else "phased"
+    mode = options._execution_strategy.backendOptions()["execution_mode"]
+    return ("pipelined", "sharded", "phased")[mode]
 
 
 def _reduction(training) -> str:
