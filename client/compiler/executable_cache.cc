@@ -101,13 +101,15 @@ class Encoder {
 
   // The fields of these are named one by one, so that a new one does not compile until it is here.
   void Add(const graph::Value& value) {
-    const auto& [type, origin, ipu, name, constant, alias_of, gradient_to, stage, is_checkpoint] =
-        value;
+    const auto& [type, origin, ipu, name, constant, elements, alias_of, gradient_to, stage,
+                 is_checkpoint] = value;
     Add(type);
     Add(static_cast<uint64_t>(origin));
     Add(ipu);
     Add(name);
     Add(constant);
+    Add(elements != nullptr);
+    if (elements != nullptr) Add(*elements);
     Add(alias_of);
     Add(gradient_to);
     Add(stage);

@@ -172,6 +172,12 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   models.push_back(MakeModel({.alias = stop}));
   models.push_back(MakeModel({.alias = reshape}));
   models.push_back(MakeModel({.alias = pass_by}));
+  const auto add_constant = [&](const std::string& elements) {
+    models.push_back(MakeModel());
+    models.back().graph.Constant({program::v1::UINT8, {2}}, elements);
+  };
+  add_constant("ab");
+  add_constant("ac");
   for (const graph::Assigned when : {graph::Assigned::kInTraining, graph::Assigned::kAlways}) {
     models.push_back(MakeModel());
     Graph& g = models.back().graph;

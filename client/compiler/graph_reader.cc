@@ -1,8 +1,12 @@
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/compiler/checks.h"
@@ -188,6 +192,9 @@ class GraphReader {
     } else if (reader_.Take("buffer")) {
       value.origin = Origin::kVariable;
       buffers_.insert(id);
+    } else if (reader_.Take("constant elements")) {
+      value.origin = Origin::kConstant;
+      value.elements = ReadElements();
     } else if (reader_.Take("constant")) {
       value.origin = Origin::kConstant;
       value.constant = reader_.Double();
@@ -209,9 +216,21 @@ class GraphReader {
     value.ipu = Ipu();
     if (variables_.contains(id) && reader_.Take("with outputs innermost"))
       program_.filters.insert(id);
+    if (value.elements != nullptr && value.elements->size() != value.type.bytes()) {
+      reader_.Fail(absl::StrCat("expected the ", value.type.bytes(), " bytes of ",
+                                value.type.ToString(), ", not ", value.elements->size()));
+    }
     if (value.alias_of != ~0u) CheckReshape(values_[value.alias_of].type, value.type);
     Define(id, std::move(value));
     return true;
+  }
+
+  std::shared_ptr<const std::string> ReadElements() {
+    const std::string digits = reader_.Text();
+    const bool is_hex =
+        digits.size() % 2 == 0 && std::all_of(digits.begin(), digits.end(), absl::ascii_isxdigit);
+    if (!is_hex) reader_.Fail("expected two hexadecimal digits for each byte");
+    return std::make_shared<const std::string>(absl::HexStringToBytes(is_hex ? digits : ""));
   }
 
   // What an alias is one of.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
@@ -154,6 +155,8 @@ class GraphPrinter {
   std::string SourceOf(uint32_t id) const {
     const Value& value = graph_.values()[id];
     if (value.alias_of != kNone) return AliasOf(value);
+    if (value.elements != nullptr)
+      return absl::StrCat("constant elements ", Quoted(absl::BytesToHexString(*value.elements)));
     if (value.origin == Origin::kConstant) return absl::StrCat("constant ", Digits(value.constant));
     if (value.origin == Origin::kOperation) return "dead";
     const std::vector<Tensor>& buffers = graph_.buffers();

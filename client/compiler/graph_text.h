@@ -14,9 +14,10 @@
 //   gradient of %1: %9
 //
 // A value that no node makes stands before the first line that reads it: an input, variable, buffer
-// or constant, an alias of another value, or `dead` if the node that made it is left out. An alias
-// is `reshape (%1)`, `stop (%1)`, or `pass_by (%1) gradient to %0`, where the line of %0 may be
-// later or left out: its gradient has been added.
+// or constant (`constant 0.5`, or `constant elements "0000803f00000040"`, hexadecimal), an alias of
+// another value, or `dead` if the node that made it is left out. An alias is `reshape (%1)`, `stop
+// (%1)`, or `pass_by (%1) gradient to %0`, where the line of %0 may be later or left out: its
+// gradient has been added.
 #pragma once
 
 #include <string>

@@ -92,8 +92,9 @@ class Lowering {
         continue;
       }
       const program::TensorType& type = graph_.values()[id].type;
-      const bool same_in_both = graph_.values()[id].origin == Origin::kConstant;
-      if (same_in_both || type.elements() <= largest) continue;
+      const bool any_order = graph_.values()[id].origin == Origin::kConstant &&
+                             graph_.values()[id].elements == nullptr;
+      if (any_order || type.elements() <= largest) continue;
       largest = type.elements();
       like_largest = placement_.OrderLike(node.ipu, index);
     }

@@ -170,6 +170,7 @@ uint32_t Placement::Place(uint32_t id, uint32_t ipu) {
   if (value.origin == Origin::kConstant) {
     Instruction fill;
     fill.mutable_fill()->set_value(value.constant);
+    if (value.elements != nullptr) fill.mutable_fill()->set_elements(*value.elements);
     fill.add_outputs(index);
     Emit(ipu, Section::kSetup, std::move(fill));
   }
@@ -183,7 +184,7 @@ uint32_t Placement::PlaceAs(uint32_t id, uint32_t ipu, Order order) {
   if (converted != ~0u) return converted;
   const Value& value = graph_.values()[id];
   const program::Dims strides = StridesFor(value.type, order);
-  if (value.origin == Origin::kConstant) {
+  if (value.origin == Origin::kConstant && value.elements == nullptr) {
     // Equal elements lie in any layout.
     const uint32_t storage = TensorAt(ipu, index).storage;
     return converted = AddView(ipu, {.type = value.type, .storage = storage, .strides = strides});
@@ -193,7 +194,8 @@ uint32_t Placement::PlaceAs(uint32_t id, uint32_t ipu, Order order) {
   copy.mutable_copy();
   copy.add_inputs(index);
   copy.add_outputs(converted);
-  Emit(ipu, Section::kBody, std::move(copy));
+  const bool is_constant = value.origin == Origin::kConstant;
+  Emit(ipu, is_constant ? Section::kSetup : Section::kBody, std::move(copy));
   return converted;
 }
 

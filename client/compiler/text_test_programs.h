@@ -135,6 +135,10 @@ inline TestProgram Dropout() {
   Tensor y = graph.Dropout(graph.Multiply(w, graph.Input("x", {FLOAT32, {4, 3}})), 0.3f);
   for (double value : {-0.0, 1e-45, 1.0 / 3, double{INFINITY}, -double{INFINITY}, double{NAN}})
     y = graph.Add(y, graph.Constant({FLOAT32, {}}, value));
+  const std::vector<float> elements = {0, -1, 2.5f};
+  y = graph.Add(
+      y, graph.Constant({FLOAT32, {3}}, std::string(reinterpret_cast<const char*>(elements.data()),
+                                                    3 * sizeof(float))));
   graph.Assign(buffer, y);
   graph.Assign(w, graph.Stop(y), graph::Assigned::kAlways);
   graph.Output("buffer before", buffer);

@@ -201,16 +201,6 @@ void Graph::Assign(Tensor variable, Tensor value, Assigned when) {
   }
 }
 
-Tensor Graph::Constant(TensorType type, double value) {
-  absl::Status status = program::Check(type);
-  if (status.ok()) status = program::CheckValue(value, type.type);
-  if (!status.ok()) return Refuse("constant", status.message());
-  const Tensor tensor = NewValue(std::move(type));
-  values_.back().origin = Origin::kConstant;
-  values_.back().constant = value;
-  return tensor;
-}
-
 void Graph::Output(absl::string_view name, Tensor value) {
   if (!Usable({value}, "output")) return;
   if (name.empty()) {

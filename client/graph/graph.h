@@ -96,6 +96,10 @@ class Graph {
   void Checkpoint(Tensor value);
   // A tensor of equal elements.
   Tensor Constant(TensorType type, double value);
+  // A tensor of these elements, row-major and little-endian, which is part of the executable and no
+  // state. Constants of one type and equal bytes are one value for each IPU and stage; equal
+  // elements are a constant as above.
+  Tensor Constant(TensorType type, std::string elements);
   // Sends a value to the host each time the model runs.
   void Output(absl::string_view name, Tensor value);
 
@@ -328,9 +332,10 @@ class Graph {
   std::vector<Value> values_;
   std::vector<Node> nodes_;
   std::vector<Tensor> inputs_, variables_, buffers_;
-  std::map<uint32_t, RandomState> random_;  // by IPU
-  Tensor replicas_, stream_;                // constants that these read
-  uint32_t random_ops_ = 0;                 // of all IPUs, whose seeds may be the same
+  std::multimap<size_t, uint32_t> constants_;  // with elements, by their hash
+  std::map<uint32_t, RandomState> random_;     // by IPU
+  Tensor replicas_, stream_;                   // constants that these read
+  uint32_t random_ops_ = 0;                    // of all IPUs, whose seeds may be the same
   std::vector<Assignment> assignments_;
   std::map<uint32_t, std::vector<v1::RemoteBuffer>> remote_buffers_;  // by IPU
   std::vector<GraphOutput> outputs_;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct Value {
   uint32_t ipu = 0;  // that produces or holds it
   std::string name;  // of inputs and variables
   double constant = 0;
+  // Of a constant: its elements, row-major and little-endian. Null: all of them are `constant`.
+  std::shared_ptr<const std::string> elements;
   // An alias shares the bytes of another value: a reshape, stop or pass-by. ~0u for all others.
   uint32_t alias_of = ~0u;
   // The value that the gradient of an alias is passed to: for a reshape the value that it is an

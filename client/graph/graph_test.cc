@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <set>
 #include <string>
@@ -96,6 +97,14 @@ const std::vector<NamedMistake>& Mistakes() {
       {"unknown element type 0",
        [](Graph& g, Tensor, Tensor) {
          return g.Constant({v1::DATA_TYPE_UNSPECIFIED, {}}, 0);
+       }},
+      {"constant: float32[2] has 8 bytes; 7 given",
+       [](Graph& g, Tensor, Tensor) {
+         return g.Constant({FLOAT32, {2}}, std::string(7, '\1'));
+       }},
+      {"constant: a bool is neither 0 nor 1",
+       [](Graph& g, Tensor, Tensor) {
+         return g.Constant({BOOL, {2}}, std::string("\1\2"));
        }},
       {"the name 'x' is used twice",
        [](Graph& g, Tensor, Tensor) {
@@ -275,6 +284,57 @@ TEST(GraphTest, ValuesAndOperationsBelongToTheIpuThatWasSet) {
   // Taking gradients leaves the setting as it was.
   graph.Gradients(graph.Sum(flat), {x, w});
   EXPECT_EQ(graph.values()[graph.Relu(y).id].ipu, 1u);
+}
+
+std::string Bytes(const auto&... elements) {
+  std::string bytes;
+  const auto add = [&](const auto& element) {
+    bytes.append(reinterpret_cast<const char*>(&element), sizeof(element));
+  };
+  (add(elements), ...);
+  return bytes;
+}
+
+TEST(GraphTest, EqualConstantsAreOneValue) {
+  Graph graph;
+  const std::string bytes = Bytes(1.0f, 2.0f);
+  const Tensor a = graph.Constant({FLOAT32, {2}}, bytes);
+  EXPECT_EQ(*graph.values()[a.id].elements, bytes);
+  EXPECT_EQ(graph.Constant({FLOAT32, {2}}, bytes), a);
+  EXPECT_NE(graph.Constant({FLOAT32, {1, 2}}, bytes), a);
+  EXPECT_NE(graph.Constant({FLOAT32, {2}}, Bytes(2.0f, 1.0f)), a);
+  EXPECT_NE(graph.Constant({INT32, {2}}, bytes), a);
+  graph.SetIpu(1);
+  const Tensor there = graph.Constant({FLOAT32, {2}}, bytes);
+  EXPECT_NE(there, a);
+  EXPECT_EQ(graph.values()[there.id].ipu, 1u);
+  graph.SetStage(1);
+  EXPECT_NE(graph.Constant({FLOAT32, {2}}, bytes), there);
+  EXPECT_TRUE(graph.status().ok()) << graph.status();
+}
+
+TEST(GraphTest, EqualElementsAreOneNumber) {
+  Graph graph;
+  const auto number = [&](v1::DataType type, const std::string& bytes) {
+    const auto elements = static_cast<int64_t>(bytes.size() / program::SizeOf(type));
+    const Value& value = graph.values()[graph.Constant({type, {elements}}, bytes).id];
+    EXPECT_EQ(value.elements, nullptr);
+    return value.constant;
+  };
+  EXPECT_EQ(number(FLOAT32, Bytes(1.5f, 1.5f, 1.5f)), 1.5);
+  EXPECT_TRUE(std::signbit(number(FLOAT32, Bytes(-0.0f, -0.0f))));
+  EXPECT_EQ(number(FLOAT16, Bytes(uint16_t{0xc000})), -2);
+  EXPECT_EQ(number(INT32, Bytes(int32_t{-5}, int32_t{-5})), -5);
+  EXPECT_EQ(number(v1::UINT32, Bytes(0xfffffffeu)), 4294967294.0);
+  EXPECT_EQ(number(v1::INT8, Bytes(int8_t{-128})), -128);
+  EXPECT_EQ(number(v1::UINT16, Bytes(uint16_t{65535})), 65535);
+  EXPECT_EQ(number(BOOL, Bytes(true, true)), 1);
+  EXPECT_EQ(number(FLOAT32, ""), 0);
+  const float nan = std::nanf("1");
+  EXPECT_NE(graph.values()[graph.Constant({FLOAT32, {1}}, Bytes(nan)).id].elements, nullptr);
+  EXPECT_NE(graph.values()[graph.Constant({FLOAT32, {2}}, Bytes(0.0f, -0.0f)).id].elements,
+            nullptr);
+  EXPECT_TRUE(graph.status().ok()) << graph.status();
 }
 
 TEST(GraphTest, GradientsComeInTheTypeOfWhatWasWanted) {

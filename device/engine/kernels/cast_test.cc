@@ -28,6 +28,20 @@ Values Fill(DataType type, const std::string& value, bool wide = false) {
   return ipu.Read(x);
 }
 
+TEST(FillTest, ElementsOfTheirOwn) {
+  TestIpu ipu;
+  const uint32_t floats = ipu.Add(FLOAT32, {2, 1}), halves = ipu.Add(FLOAT16, {3}),
+                 bytes = ipu.Add(UINT8, {2, 2}), flags = ipu.Add(BOOL, {2});
+  ipu.Run(absl::StrCat(R"(fill{elements:"\000\000\200\077\000\000\000\300"} outputs:)", floats));
+  ipu.Run(absl::StrCat(R"(fill{elements:"\000\074\000\000\000\300"} outputs:)", halves));
+  ipu.Run(absl::StrCat(R"(fill{elements:"\001\000\377\002"} outputs:)", bytes));
+  ipu.Run(absl::StrCat(R"(fill{elements:"\001\000"} outputs:)", flags));
+  EXPECT_EQ(ipu.Read(floats), (Values{1, -2}));
+  EXPECT_EQ(ipu.Read(halves), (Values{1, 0, -2}));
+  EXPECT_EQ(ipu.Read(bytes), (Values{1, 0, 255, 2}));
+  EXPECT_EQ(ipu.Read(flags), (Values{1, 0}));
+}
+
 TEST(FillTest, SetsEveryElementOfEveryType) {
   EXPECT_EQ(Fill(FLOAT32, "-1.5"), Values(6, -1.5));
   EXPECT_EQ(Fill(FLOAT16, "0.25"), Values(6, 0.25));

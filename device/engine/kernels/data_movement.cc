@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
@@ -11,8 +14,22 @@
 namespace vpod::engine {
 namespace {
 
+// Elements of their own, row-major as the output is.
+Kernel PrepareElements(const Operand& output, std::string elements) {
+  const size_t size = program::SizeOf(output.type.type);
+  const Chunking chunks = ChunkItems(output.elements(), 1);
+  const auto bytes = std::make_shared<const std::string>(std::move(elements));
+  return OnePhase(chunks.chunks(), 0, [=](const Workspace& at, size_t chunk) {
+    const size_t first = chunks.begin(chunk) * size;
+    std::memcpy(output.As<std::byte>(at) + first, bytes->data() + first, chunks.size(chunk) * size);
+    return absl::OkStatus();
+  });
+}
+
 absl::StatusOr<Kernel> PrepareFill(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const Operand output = Resolve(ipu, instruction.outputs(0));
+  if (!instruction.fill().elements().empty())
+    return PrepareElements(output, instruction.fill().elements());
   const double value = instruction.fill().value();
   const bool wide = ipu.tensors(static_cast<int>(instruction.outputs(0))).wide_accumulator();
   const Chunking elements = ChunkItems(output.elements(), 1);

@@ -76,6 +76,11 @@ std::vector<Case> MovementCases() {
   return {
       {"data_movement_c1", {"fill"}, {With("value: 0.5"), Output(0, Int({8}))}},
       {"data_movement_c1", {"pad"}, {With("value: 0.5"), Input(0, Int({8}))}},
+      {"data_movement_c11", {"fill"}, {Attributes("elements: '1234'")}},
+      {"data_movement_c11",
+       {"fill"},
+       {Attributes("elements: '12341234' value: 1"), Output(0, Float({2}))}},
+      {"data_movement_c11", {"fill"}, {Attributes("elements: '\\001\\002'"), Output(0, Bool({2}))}},
       {"data_movement_c2", {"pad"}, {With("before: 1")}},
       {"data_movement_c2", {"pad"}, {With("after: 1")}},
       {"data_movement_c3", {"pad"}, {Attributes("before: -1 after: 2")}},

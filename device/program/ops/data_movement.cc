@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,8 +32,28 @@ constexpr Constraint kUpdate{"data_movement_c10",
                              "The update has the type of the destination but for the dimensions of "
                              "the axes."};
 
+constexpr Constraint kElements{"data_movement_c11",
+                               "Elements have the bytes of the output, which is no wide "
+                               "accumulator; bools are 0 or 1, and the value is 0."};
+
+absl::Status CheckElements(const v1::Fill& fill, const v1::Tensor& output) {
+  const uint64_t bytes = TypeOf(output).bytes();
+  if (fill.elements().size() != bytes) {
+    return Broken(kElements, absl::StrCat("the elements have ", fill.elements().size(),
+                                          " bytes, the output ", bytes));
+  }
+  if (output.wide_accumulator()) return Broken(kElements, "a wide accumulator has no elements");
+  if (fill.value() != 0) return Broken(kElements, "there is a value beside the elements");
+  const bool is_bool = output.type() == v1::BOOL;
+  if (is_bool && std::any_of(fill.elements().begin(), fill.elements().end(),
+                             [](char byte) { return byte != 0 && byte != 1; }))
+    return Broken(kElements, "a bool is neither 0 nor 1");
+  return absl::OkStatus();
+}
+
 absl::Status CheckFill(const v1::Instruction& instruction, const Operands& tensors) {
   VPOD_ASSIGN_OR_RETURN(const v1::Tensor* tensor, tensors.Any(instruction.outputs(0)));
+  if (!instruction.fill().elements().empty()) return CheckElements(instruction.fill(), *tensor);
   return Labelled(kValue, CheckValue(instruction.fill().value(), tensor->type()));
 }
 
@@ -145,7 +166,7 @@ std::vector<OpDef> DataMovementOps() {
        .role = Role::kKernel,
        .outputs = {1, 1},
        .check = CheckFill,
-       .constraints = {kValue},
+       .constraints = {kValue, kElements},
        .form = Form::kLowered,
        .flops_per_operation = 0},
       {.kind = v1::Instruction::kCopy,
