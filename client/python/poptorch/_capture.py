@@ -14,6 +14,7 @@ from torch import nn
 from . import _capture_errors as errors, _modes, _patches, _recorder
 from ._dispatch import Dispatch
 from ._inputs import Inputs
+from ._regions import Regions
 from ._structure import flatten
 from ._tape import Tape
 from ._twins import Twins
@@ -66,7 +67,9 @@ def _captured(stack: contextlib.ExitStack, module, args, kwargs, supported) -> T
     inputs = Inputs(module, args, kwargs, recorder)
     patches = _patches.Patches(stack)
     _patches.apply(patches)
+    Regions(recorder).watch(stack, patches)
     _enter_scopes(patches, module)
+    _ignore_backward_hooks(patches)
     _validate_nothing(patches)
     stack.callback(_recorder.activate, None)
     _recorder.activate(recorder)
@@ -74,6 +77,7 @@ def _captured(stack: contextlib.ExitStack, module, args, kwargs, supported) -> T
     result = module(*inputs.args, **inputs.kwargs)
     tensors, structure = flatten(result)
     tensors = [_on_device(recorder, tensor) for tensor in tensors]
+    recorder.finish_calls()
     leave()
     recorder.raise_if_unsupported()
     tape.results = [recorder.value_of(tensor) for tensor in tensors]
@@ -99,10 +103,19 @@ def _enter_scopes(patches: _patches.Patches, module) -> None:
         paths = {id(m): path for path, m in module.named_modules()}
 
     def call(recorder, old, args, kwargs):
+        if args[0]._backward_hooks:
+            _patches.warn_once(recorder, errors.BACKWARD_HOOKS)
         with recorder.scope(paths.get(id(args[0]), recorder.scopes[-1])):
             return old(*args, **kwargs)
 
     patches.wrap(nn.Module, "__call__", call)
+
+
+def _ignore_backward_hooks(patches: _patches.Patches) -> None:
+    """Backward hooks of modules have no effect, as on the real system."""
+    unchanged = lambda recorder, old, args, kwargs: args[1]
+    for name in ("setup_input_hook", "setup_output_hook"):
+        patches.wrap(torch.utils.hooks.BackwardHook, name, unchanged)
 
 
 def _validate_nothing(patches: _patches.Patches) -> None:

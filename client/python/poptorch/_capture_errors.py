@@ -54,6 +54,7 @@ INPUT_DETACHED = (
 )
 NO_DEVICE = "No device set in torch.%s(): forcing to IPU"
 HOST_RESULT = "Output expected to be on the IPU but is on %s"
+BACKWARD_HOOKS = "Backward hooks of modules have no effect in a compiled model"
 NESTED = "A model is being captured: models cannot be captured inside one another"
 
 
@@ -129,6 +130,21 @@ def unsupported_type(dtype) -> Error:
 def strided() -> Error:
     """A storage whose elements lie in another order than that of the tensor's dimensions."""
     return cpp_error("as_strided is only supported on tensors that are contiguous in memory.")
+
+
+def backward_write() -> Error:
+    """A backward function writes into what forward has made."""
+    return cpp_error(
+        "A backward function writes into a tensor of forward, which is not supported."
+    )
+
+
+def early_use() -> Error:
+    """The result of an autograd function meets an operator that no torch function has called."""
+    return cpp_error(
+        "The result of a torch.autograd.Function is passed to a scripted function, which is not"
+        " supported."
+    )
 
 
 def data_dependent(name: str, where: Place) -> Error:

@@ -203,9 +203,12 @@ class Dispatch(TorchDispatchMode):
 
     def _reshape_in_place(self, func, operator: str, args, kwargs, bound):
         recorder = self._recorder
-        if operator == _STRIDED:
-            raise errors.strided()
         tensor = args[0]
+        if operator == _STRIDED:
+            # Pooling so marks a memory format, by the strides of dimensions of one element.
+            if not _same_elements(tensor, *bound[1:]):
+                raise errors.strided()
+            return func(*args, **kwargs)
         view = recorder.view_of(tensor)
         arguments = [encode(a, recorder.use) for a in bound]
         result = func(*args, **kwargs)
@@ -278,3 +281,10 @@ def _on_meta(argument):
 
 def _has_mask(indices) -> bool:
     return any(tensor.dtype is torch.bool for tensor in tensors_of(indices))
+
+
+def _same_elements(tensor: torch.Tensor, dims, strides, offset) -> bool:
+    """Whether `as_strided_` with these arguments leaves each element where it is."""
+    if list(dims) != list(tensor.shape) or offset not in (None, tensor.storage_offset()):
+        return False
+    return all(d == 1 or a == b for d, a, b in zip(dims, strides, tensor.stride()))

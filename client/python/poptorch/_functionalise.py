@@ -92,8 +92,9 @@ class View:
 class Functionaliser:
     """Reads and writes of views; the records that they need go to `emit`."""
 
-    def __init__(self, tape: Tape, emit: Emit) -> None:
-        self._tape, self._emit = tape, emit
+    def __init__(self, tape: Tape, emit: Emit, may_write: Callable[[int], None]) -> None:
+        """`may_write` raises if the storage with this value must not be written."""
+        self._tape, self._emit, self._may_write = tape, emit, may_write
         self._applied: Dict[Tuple[int, int, bool], int] = {}
 
     def fresh(self, value: int) -> View:
@@ -144,6 +145,7 @@ class Functionaliser:
             keeps: the gradient of the storage before the write goes on to what it was.
         """
         group, storage = view.group, view.group.storage
+        self._may_write(storage.data)
         new = value
         if view.chain:
             base = self.base(view, not (flows and keeps))
@@ -154,15 +156,6 @@ class Functionaliser:
         if flows:
             group.value, group.writes = new, storage.writes
         view.keep(new, value)
-
-    def replace(self, view: View, value: int) -> None:
-        """Lets a value stand for another one that a tensor has: the data are the same."""
-        group = view.group
-        if view.chain:
-            group = Group(Storage(value))
-        group.value = group.storage.data = value
-        view.group, view.chain = group, ()
-        view.keep(value, value)
 
     def _along(self, base: int, chain: Sequence[Step], stop: bool = False) -> List[int]:
         """The values from the storage along a chain."""

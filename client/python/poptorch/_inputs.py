@@ -59,7 +59,7 @@ class Inputs:
         for index, (name, value, stand_in) in enumerate(self._inputs):
             if stand_in.requires_grad and stand_in.is_leaf:
                 raise errors.cpp_error(errors.INPUT_REQUIRES_GRAD % (index, name))
-            final = self._recorder.data_of(stand_in)
+            value, final = self._recorder.entry(value, self._recorder.data_of(stand_in))
             self._recorder.tape.inputs.append((name, value, final))
 
 

@@ -50,6 +50,13 @@ def warn(text: str) -> None:
     _log.warning(text)
 
 
+def warn_once(recorder: Recorder, text: str) -> None:
+    """A warning that a capture gives once."""
+    if text not in recorder.warned:
+        recorder.warned.add(text)
+        warn(text)
+
+
 def _factory(recorder: Recorder, name: str, function: Callable, args: tuple, kwargs: dict):
     device = kwargs.get("device")
     if device is not None:
@@ -63,9 +70,7 @@ def _factory(recorder: Recorder, name: str, function: Callable, args: tuple, kwa
         return function(*args, **kwargs)
     if kwargs.get("out") is not None:
         return function(*args, **kwargs)
-    if name not in recorder.warned:
-        recorder.warned.add(name)
-        _log.warning(errors.NO_DEVICE, name)
+    warn_once(recorder, errors.NO_DEVICE % name)
     return function(*args, **kwargs, device=META)
 
 
@@ -82,9 +87,8 @@ def _constant(recorder: Recorder, name: str, function: Callable, args: tuple, kw
         raise errors.host_read("aten::item")
     if device is None and name == "as_tensor" and isinstance(data, torch.Tensor):
         return function(*args, **kwargs)
-    if device is None and name not in recorder.warned:
-        recorder.warned.add(name)
-        _log.warning(errors.NO_DEVICE, name)
+    if device is None:
+        warn_once(recorder, errors.NO_DEVICE % name)
     requires_grad = kwargs.pop("requires_grad", False)
     recorder.making_data = True
     try:
@@ -126,6 +130,8 @@ class CaptureFunctions(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         recorder = self._recorder
+        if recorder.unfinished:
+            recorder.finish_calls()
         # A function of PyTorch that was found in its module may be the patch itself.
         func = getattr(func, "_patched", func)
         loss = LOSS_FUNCTIONS.get(func)

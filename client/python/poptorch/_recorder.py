@@ -54,12 +54,17 @@ class Recorder:
         self.scopes: List[str] = [""]
         self.functions: List[str] = []  # the names of the torch functions that are called
         self.making_data = False  # while a torch function makes a host tensor of Python data
-        self.warned: set = set()  # the factories that a warning was about
+        self.warned: set = set()  # texts
         self.leaves: set = set()  # ids of the tensors that may be leaves with a gradient
         self.unsupported: Dict[tuple, errors.Place] = {}
         self._supported = supported
         self._known: Dict[int, Tuple[torch.Tensor, View]] = {}
-        self.storage = Functionaliser(tape, self.emit)
+        self.storage = Functionaliser(tape, self._emit_of_storage, self._check_write)
+        self.unfinished: list = []  # calls of autograd functions, see `_regions`
+        self.in_region = False
+        self._region_start, self._main_values = 0, set()
+        self._main_records: list = tape.records
+        self._behind: Dict[int, int] = {}
         self.is_muted = False
         self.instead: Optional[Tuple[str, list]] = None
         self._of_program: Dict[str, bool] = {}
@@ -110,7 +115,9 @@ class Recorder:
         with self.muted():
             host = host.detach().contiguous()
             data = ctypes.string_at(host.data_ptr(), host.numel() * host.element_size())
-        return self.tape.constant(dtype, host.shape, data)
+        value = self.tape.constant(dtype, host.shape, data)
+        self._main_values.add(value)
+        return value
 
     def value_of(self, tensor: torch.Tensor) -> int:
         """The value of a tensor now, for a result or a mark."""
@@ -127,6 +134,9 @@ class Recorder:
 
     def use(self, tensor: torch.Tensor) -> Tuple[int, bool]:
         """A tensor as an argument: its value, and whether the gradient stops at this use."""
+        stop = self.stops(tensor)
+        if self.unfinished and not stop and any(call.gives(tensor) for call in self.unfinished):
+            raise errors.early_use()
         known = self._known.get(id(tensor))
         if known is None:
             if tensor.device.type == "cpu" and tensor.dim() == 0:
@@ -136,7 +146,6 @@ class Recorder:
             raise errors.not_on_device(tensor)
         if 0 in tensor.shape:
             raise errors.zero_sized(tensor.shape)
-        stop = self.stops(tensor)
         return self.storage.read(known[1], stop), stop
 
     def same(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
@@ -153,6 +162,19 @@ class Recorder:
         self.tape.record(
             operator, arguments, outputs, self.scopes[-1], place, _block_state.current()
         )
+
+    def _emit_of_storage(self, operator: str, arguments: list, outputs: Sequence[int]) -> None:
+        """What reads of views need: in a region, it is forward's if it depends on forward alone."""
+        uses = [a for a in arguments if isinstance(a, tuple)]
+        if not self.in_region or not all(self._is_main(value) for value, _ in uses):
+            self.emit(operator, arguments, outputs)
+            return
+        self._main_values.update(outputs)
+        of_region, self.tape.records = self.tape.records, self._main_records
+        try:
+            self.emit(operator, arguments, outputs)
+        finally:
+            self.tape.records = of_region
 
     def place(self) -> Optional[Tuple[str, int]]:
         """File and line of the program that is executed."""
@@ -205,6 +227,52 @@ class Recorder:
             yield
         finally:
             self.instead = None
+
+    # --- Regions.
+
+    def finish_calls(self) -> None:
+        """Makes regions of the autograd functions that were called; not within the dispatcher."""
+        calls, self.unfinished = self.unfinished, []
+        self.unfinished = [call for call in calls if not call.finish()]
+
+    def _is_main(self, value: int) -> bool:
+        return value < self._region_start or value in self._main_values
+
+    def _check_write(self, value: int) -> None:
+        if self.in_region and self._is_main(value):
+            raise errors.backward_write()
+
+    @contextlib.contextmanager
+    def region(self):
+        """Records go to a list of their own, which is given."""
+        records: list = []
+        self._main_records, self.tape.records = self.tape.records, records
+        self._region_start, self._main_values = len(self.tape.values), set()
+        self.in_region = True
+        try:
+            yield records
+        finally:
+            self.tape.records = self._main_records
+            self.in_region = False
+
+    def set_behind(self, value: int) -> Tuple[int, int]:
+        """Lets the record that makes a value make another one, for a hook between the two.
+
+        Returns:
+            The value, or the one that an earlier hook has put before it; and the other one.
+        """
+        while value in self._behind:
+            value = self._behind[value]
+        before = self._behind[value] = self.tape.value_like(value)
+        self.tape.rename_output(value, before)
+        return value, before
+
+    def entry(self, value: int, final: int) -> Tuple[int, int]:
+        """First and final value of a tensor that is there before forward."""
+        first = value
+        while first in self._behind:
+            first = self._behind[first]
+        return first, first if final == value else final
 
     @contextlib.contextmanager
     def scope(self, path: str):

@@ -35,6 +35,7 @@ FLOATING = frozenset(_DTYPES[d] for d in (torch.float16, torch.float32, torch.fl
 HELD = frozenset(range(8)) | {11}  # the element types that a tape can hold
 
 PASS_BY = "poptorch::pass_by.default"
+REGION = "poptorch::region.default"
 IDENTITY_LOSS = "poptorch::identity_loss.default"
 
 
@@ -107,7 +108,7 @@ class Tape:
         self.checkpoints: List[int] = []
         self.available_memory: List[Tuple[int, float]] = []
         self.recomputed: List[Tuple[int, int]] = []
-        self.regions: List[dict] = []
+        self.regions: List[tuple] = []
 
     @property
     def lines(self) -> List[str]:
@@ -144,6 +145,26 @@ class Tape:
                 -1 if block is None else self._block(block),
             )
         )
+
+    def rename_output(self, value: int, new: int) -> bool:
+        """Gives the output of a record another number; False if no record has this output."""
+        for i in range(len(self.records) - 1, -1, -1):
+            outputs = self.records[i][2]
+            if value in outputs:
+                outputs = tuple(new if output == value else output for output in outputs)
+                self.records[i] = self.records[i][:2] + (outputs,) + self.records[i][3:]
+                return True
+        return False
+
+    def move_last_behind(self, value: int) -> None:
+        """Moves the last record behind the one that has this output, or to the beginning."""
+        last, at = self.records.pop(), 0
+        for i, record in enumerate(self.records):
+            if value in record[2]:
+                at = i + 1
+        self.records.insert(at, last)
+        moved = lambda i: i + 1 if i >= at else i
+        self.recomputed = [(moved(a), moved(b)) for a, b in self.recomputed]
 
     def constant(self, dtype: int, dims: Sequence[int], data: bytes) -> int:
         """The value of a constant; equal constants are one value."""

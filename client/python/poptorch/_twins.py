@@ -102,7 +102,7 @@ class Twins:
                 raise errors.removed(word, path)
             if now is not twin and id(table) not in exempt:
                 raise errors.reassigned(word, path)
-            final = recorder.data_of(now)
+            value, final = recorder.entry(value, recorder.data_of(now))
             if kind == "_buffers":
                 tape.buffers.append((path, value, final))
             else:

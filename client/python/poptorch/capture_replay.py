@@ -5,7 +5,7 @@ from typing import Dict, List, NamedTuple, Optional
 import torch
 
 from poptorch._signature import UNDECLARED_WRITES
-from poptorch._tape import IDENTITY_LOSS, PASS_BY, Tape, dtype_of
+from poptorch._tape import IDENTITY_LOSS, PASS_BY, REGION, Tape, dtype_of
 
 _RESHAPES = ("view.default", "_reshape_alias.default", "_unsafe_view.default")
 
@@ -58,6 +58,36 @@ def replay(tape: Tape, state: Dict[str, torch.Tensor], inputs, seed: int) -> Rep
     )
 
 
+def undefined_uses(tape: Tape) -> List[int]:
+    """Values that are read before anything on the tape makes them."""
+    known = {value for _, value, *_ in tape.parameters + tape.buffers + tape.inputs}
+    known.update(value for value, _ in tape.constants)
+    missing: List[int] = []
+    _define(tape.records, known, missing)
+    finals = [final for _, _, final, *_ in tape.parameters + tape.buffers + tape.inputs]
+    marked = [value for value, _ in tape.losses + tape.available_memory] + tape.checkpoints
+    missing.extend(v for v in finals + marked + tape.results if v not in known)
+    for _, cotangents, gradients, records in tape.regions:
+        inside = known | set(cotangents) | {-1}
+        _define(records, inside, missing)
+        missing.extend(v for v in gradients if v not in inside)
+    return missing
+
+
+def _define(records: list, known: set, missing: List[int]) -> None:
+    for record in records:
+        missing.extend(value for value in _uses(record[1]) if value not in known)
+        known.update(record[2])
+
+
+def _uses(argument) -> List[int]:
+    if isinstance(argument, tuple):
+        return [argument[0]]
+    if isinstance(argument, list):
+        return [value for element in argument for value in _uses(element)]
+    return []
+
+
 def run_record(tape: Tape, record, values: Dict[int, torch.Tensor]) -> None:
     """Computes the outputs of one record."""
     operator, arguments, outputs = tape.operators[record[0]], record[1], record[2]
@@ -66,6 +96,9 @@ def run_record(tape: Tape, record, values: Dict[int, torch.Tensor]) -> None:
         new, old = arguments
         results = [old + (new - old).detach()] if old.is_floating_point() else [new]
         results[0].data.copy_(new)
+    elif operator == REGION:
+        made, inputs, number = arguments
+        results = _Region.apply(tape, number, values, len(made), *made, *inputs)
     elif operator == IDENTITY_LOSS:
         x, reduction = arguments
         results = [x.sum() if reduction == 0 else x.mean() if reduction == 1 else x.clone()]
@@ -78,6 +111,27 @@ def run_record(tape: Tape, record, values: Dict[int, torch.Tensor]) -> None:
     for value, result in zip(outputs, results):
         if value >= 0:
             values[value] = result
+
+
+class _Region(torch.autograd.Function):
+    """Given values, whose gradients go through a region of the tape."""
+
+    @staticmethod
+    def forward(ctx, tape, number, values, count, *tensors):
+        ctx.region, ctx.count = (tape, number, values), count
+        return tuple(tensor.clone() for tensor in tensors[:count])
+
+    @staticmethod
+    def backward(ctx, *cotangents):
+        tape, number, values = ctx.region
+        _, holders, gradients, records = tape.regions[number]
+        values = dict(values)
+        values.update(zip(holders, cotangents))
+        with torch.no_grad():
+            for record in records:
+                run_record(tape, record, values)
+        found = (None if value < 0 else values[value] for value in gradients)
+        return (None,) * (4 + ctx.count) + tuple(found)
 
 
 def _argument(argument, values):

@@ -9,13 +9,13 @@ import warnings
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # pylint: disable=wrong-import-position
-import capture_operator_programs  # noqa: F401  adds its programs
+import capture_gradient_programs  # noqa: F401  adds its programs
+import capture_operator_programs  # noqa: F401
 import capture_programs
 import capture_write_programs  # noqa: F401
 import torch
-from capture_replay import replay
+from capture_replay import replay, undefined_uses
 
-from poptorch import _functionalise, _signature
 from poptorch._capture import capture
 
 logging.getLogger("poptorch::python").setLevel(logging.ERROR)
@@ -25,16 +25,17 @@ torch.set_num_threads(1)
 _SEED = 11
 
 
-def _equal(got, expected) -> bool:
+def _equal(got, expected, tolerance) -> bool:
     if got.shape != expected.shape:
         return False
     got, expected = got.double(), expected.double()
     largest = float(expected.abs().max()) if expected.numel() else 0.0
-    return torch.allclose(got, expected, rtol=1e-4, atol=1e-5 * (1 + largest), equal_nan=True)
+    absolute = tolerance / 10 * (1 + largest)
+    return torch.allclose(got, expected, rtol=tolerance, atol=absolute, equal_nan=True)
 
 
-def _differences(model, inputs, tape):
-    """Names of what differs between a tape and the model."""
+def differences(model, inputs, tape, tolerance=1e-4):
+    """Names of what differs between a tape and the model by more than the relative tolerance."""
     state = dict(model.named_parameters())
     state.update(model.named_buffers())
     got = replay(tape, {name: value.clone() for name, value in state.items()}, inputs, _SEED)
@@ -52,7 +53,7 @@ def _differences(model, inputs, tape):
         pairs.append((name, got.state[name], parameter.detach()))
     pairs.extend((name, got.state[name], buffer) for name, buffer in model.named_buffers())
     pairs.extend((f"input {i}", a, b) for i, (a, b) in enumerate(zip(got.inputs, inputs)))
-    return [name for name, a, b in pairs if not _equal(a, b)]
+    return [name for name, a, b in pairs if not _equal(a, b, tolerance)]
 
 
 def _captured(name):
@@ -70,8 +71,9 @@ def _add_test(name, program):
     def test(self):
         model, inputs, tape = _captured(name)
         self.assertEqual(tape.plain(), capture(model, inputs, {})[0].plain())
+        self.assertEqual(undefined_uses(tape), [])
         if program.replays:
-            self.assertEqual(_differences(model, inputs, tape), [])
+            self.assertEqual(differences(model, inputs, tape), [])
 
     setattr(ProgramsTest, f"test_{name}", test)
 
