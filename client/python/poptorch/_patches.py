@@ -117,6 +117,9 @@ def redirect(recorder: Recorder, function: Callable, args: tuple, kwargs: dict):
     replacement = _REPLACED.get(function)
     if replacement is not None:
         return replacement(*args, **kwargs)
+    indexing = _INDEXING.get(function)
+    if indexing is not None:
+        return indexing(recorder, function, args, kwargs)
     return function(*args, **kwargs)
 
 
@@ -225,6 +228,9 @@ def _set_item(recorder, old, args, kwargs):
     return old(tensor, _replacements.index(index), value)
 
 
+_INDEXING = {torch.Tensor.__getitem__: _get_item, torch.Tensor.__setitem__: _set_item}
+
+
 def _type(recorder, old, args, kwargs):
     """`Tensor.type`, whose names have no word for the device of meta tensors."""
     tensor, *rest = args
@@ -294,8 +300,8 @@ def apply(patches: Patches) -> None:
     if hasattr(tensor, "ipu"):
         patches.wrap(tensor, "ipu", _ipu)
     patches.wrap(tensor, "new_tensor", _new_tensor)
-    patches.wrap(tensor, "__getitem__", _get_item)
-    patches.wrap(tensor, "__setitem__", _set_item)
+    for name in ("__getitem__", "__setitem__"):
+        patches.wrap(tensor, name, redirect)
     patches.wrap(tensor, "type", _type)
     patches.wrap(tensor, "_make_subclass", _make_subclass)
     patches.wrap(tensor, "__repr__", _printed)

@@ -95,12 +95,9 @@ def _searchsorted(_, x, out_int32, *__):
 
 
 @_rule("_ctc_loss.default", "_ctc_loss.Tensor")
-def _ctc_loss(log_probs, targets, _, target_lengths, *__):
-    steps, batch = log_probs.shape[0], log_probs.shape[1]
-    longest = targets.shape[-1]
-    if not isinstance(target_lengths, torch.Tensor):
-        longest = max(target_lengths, default=0)
-    return _meta((batch,), log_probs), _meta((batch, steps, 2 * longest + 1), log_probs)
+def _ctc_loss(log_probs, *_):
+    # The second result is for PyTorch's own gradient, and its shape depends on elements.
+    return _meta((log_probs.shape[1],), log_probs), _meta((0,), log_probs)
 
 
 @_rule("_weight_norm_interface.default")
@@ -111,3 +108,38 @@ def _weight_norm(v, g, *_):
 @_rule("huber_loss.default")
 def _huber_loss(x, target, reduction, _):
     return _meta(torch.broadcast_shapes(x.shape, target.shape) if reduction == 0 else (), x)
+
+
+@_rule("nll_loss2d_forward.default")
+def _nll_loss2d(x, target, _, reduction, __):
+    return _meta(target.shape if reduction == 0 else (), x), _meta((), x)
+
+
+@_rule("multi_margin_loss.default")
+def _multi_margin_loss(x, target, _, __, ___, reduction):
+    return _meta(target.shape if reduction == 0 else (), x)
+
+
+@_rule("multilabel_margin_loss_forward.default")
+def _multilabel_margin_loss(x, target, reduction):
+    return _meta(target.shape[:-1] if reduction == 0 else (), x), _meta(target.shape, x)
+
+
+@_rule("take.default")
+def _take(x, index):
+    return _meta(index.shape, x)
+
+
+@_rule("max_pool3d_with_indices.default")
+def _max_pool3d(x, kernel, stride, padding, dilation, ceil_mode):
+    three = lambda sizes: list(sizes) * (3 // len(sizes))
+    kernel, padding, dilation = three(kernel), three(padding), three(dilation)
+    stride = three(stride) if stride else kernel
+    dims = list(x.shape[:-3])
+    for size, k, s, p, d in zip(x.shape[-3:], kernel, stride, padding, dilation):
+        room = size + 2 * p - d * (k - 1) - 1
+        count = (room + s - 1 if ceil_mode else room) // s + 1
+        if ceil_mode and (count - 1) * s >= size + p:  # the last window lies in the padding
+            count -= 1
+        dims.append(count)
+    return _meta(dims, x), _meta(dims, x, torch.int64)

@@ -142,6 +142,33 @@ def connectionist(m, x):
     return scores, F.ctc_loss(scores, torch.tensor([[1, 2]]), (4,), (2,))
 
 
+@program(torch.randn(2, 4, 3, 3), torch.randint(0, 4, (2, 3, 3)))
+def segmented(m, x, labels):
+    y = torch.einsum("bchw,cd->bdhw", x, m.w).contiguous()
+    loss = F.cross_entropy(y, labels, ignore_index=2) + F.nll_loss(y, labels, reduction="sum")
+    loss = loss + F.cross_entropy(y, labels, torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    loss = loss + F.cross_entropy(y, labels, label_smoothing=0.2, ignore_index=1)
+    weights = torch.tensor([1.0, 0.5, 2.0, 1.5])
+    loss = loss + F.cross_entropy(y, labels, weights, label_smoothing=0.2, ignore_index=1)
+    each = F.cross_entropy(y, labels, reduction="none", label_smoothing=0.1)
+    return y, loss + each.mean() + F.multi_margin_loss(y[0, :, 0].mT.contiguous(), labels[0, 0])
+
+
+@program(torch.randn(1, 2, 5, 6, 7))
+def pooled_volumes(m, x):
+    y = x * m.w[0, 0]
+    z = F.max_pool3d(y, 2).sum() + F.max_pool3d(y, 3, 2, 1, ceil_mode=True).sum()
+    z = z + F.avg_pool3d(y, (2, 3, 2)).sum() + F.max_pool3d(y, (1, 2, 3), (1, 2, 2)).mean()
+    return y, z + F.adaptive_avg_pool3d(y, 2).sum() + F.adaptive_max_pool3d(y, 1).sum()
+
+
+@program(torch.randn(4, 4), torch.tensor([3, -1]))
+def indices_of_one_number(m, x, i):
+    y = x @ m.w
+    z = y[i[0]] + y[:, i[1]] + y[1, i[0]] + y[..., i[0], 1:2] + torch.take(y, i + 1).sum()
+    return z, total(z * z)
+
+
 @program(parameters={"w": (4, 4), "g": (1,)})
 def resized(m, x):
     y = F.pad((x @ m.w).view(1, 1, 4, 4), (1, 1, 1, 1), mode="reflect")

@@ -104,6 +104,8 @@ def run_record(tape: Tape, record, values: Dict[int, torch.Tensor]) -> None:
         results = [x.sum() if reduction == 0 else x.mean() if reduction == 1 else x.clone()]
     elif operator.startswith("as_strided"):
         results = [_strided(*arguments)]
+    elif operator == "clone.default":  # the tape does not tell memory formats
+        results = [arguments[0].clone(memory_format=torch.contiguous_format)]
     elif operator in _RESHAPES:
         results = [arguments[0].reshape(arguments[1])]
     else:
