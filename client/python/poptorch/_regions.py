@@ -15,7 +15,7 @@ whose outputs equal the values, and pass their gradients to the inputs through t
 """
 
 import contextlib
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Tuple
 
 import torch
 from torch.autograd.function import BackwardCFunction

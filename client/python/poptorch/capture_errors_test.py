@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import threading
 import unittest
 import warnings
 
@@ -231,6 +232,24 @@ class TapeTest(unittest.TestCase):
         _tape(lambda m, x: seen.append((x.device, m.w.device, _HOST.device)) or x)
         self.assertEqual([str(d) for d in seen[0]], ["ipu:0", "ipu:0", "cpu"])
         self.assertEqual(_HOST.device.type, "cpu")
+
+    def test_other_threads(self):
+        """PyTorch is what it is in threads that do not capture."""
+        seen = []
+
+        def elsewhere():
+            made = torch.zeros(2) + torch.tensor([1.0, 2.0])
+            seen.extend((made.device.type, made.sum().item(), _recorder.active()))
+
+        def forward(m, x):
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            thread.join()
+            return x + torch.zeros(4)
+
+        tape = _tape(forward)
+        self.assertEqual(seen, ["cpu", 3.0, None])
+        self.assertEqual(_operators(tape), ["zeros.default", "add.Tensor"])
 
     def test_factory_warns_once(self):
         logger = logging.getLogger("poptorch::python")
