@@ -58,6 +58,7 @@ class Builder {
   absl::StatusOr<Tensor> CreateState(const NamedValue& state, bool parameter);
   absl::StatusOr<Tensor> TensorOf(const Use& use);
   absl::StatusOr<aten::Argument> Convert(const Argument& argument);
+  absl::StatusOr<std::vector<aten::Argument>> ArgumentsOf(const Record& record);
   absl::StatusOr<std::vector<Tensor>> Lower(const std::string& name, const Record& record);
   absl::StatusOr<std::vector<Tensor>> LowerOwn(absl::string_view name, const Record& record);
   absl::Status SetOutputs(const std::string& name, const Record& record,
@@ -272,13 +273,26 @@ absl::StatusOr<aten::Argument> Builder::Convert(const Argument& argument) {
   return aten::Argument();
 }
 
-absl::StatusOr<std::vector<Tensor>> Builder::LowerOwn(absl::string_view name,
-                                                      const Record& record) {
+absl::StatusOr<std::vector<aten::Argument>> Builder::ArgumentsOf(const Record& record) {
   std::vector<aten::Argument> arguments;
   for (const Argument& argument : record.arguments) {
     VPOD_ASSIGN_OR_RETURN(aten::Argument converted, Convert(argument));
     arguments.push_back(std::move(converted));
   }
+  return arguments;
+}
+
+absl::StatusOr<std::vector<Tensor>> Builder::LowerOwn(absl::string_view name,
+                                                      const Record& record) {
+  const bool is_region = name == "region.default";
+  if (is_region ? options_.training
+                : name != "pass_by.default" && name != "identity_loss.default") {
+    return absl::UnimplementedError(absl::StrCat(name, " is not among the operators of PopTorch"));
+  }
+  VPOD_ASSIGN_OR_RETURN(std::vector<aten::Argument> arguments, ArgumentsOf(record));
+  // A span with gradients of the program's own: forward it is what it is given.
+  if (is_region && !arguments.empty() && std::holds_alternative<std::vector<Tensor>>(arguments[0]))
+    return std::get<std::vector<Tensor>>(arguments[0]);
   const auto is_tensor = [&](size_t i) {
     return i < arguments.size() && std::holds_alternative<Tensor>(arguments[i]);
   };
@@ -289,24 +303,17 @@ absl::StatusOr<std::vector<Tensor>> Builder::LowerOwn(absl::string_view name,
     if (!is_tensor(1)) return wrong;
     return std::vector<Tensor>{graph_.PassBy(x, std::get<Tensor>(arguments[1]))};
   }
-  if (name == "identity_loss.default") {
-    if (arguments.size() < 2 || !std::holds_alternative<int64_t>(arguments[1])) return wrong;
-    const int64_t reduction = std::get<int64_t>(arguments[1]);
-    if (reduction == kSum || reduction == kMean)
-      return aten::Lower(graph_, reduction == kSum ? "sum.default" : "mean.default", {x});
-    return std::vector<Tensor>{x};
-  }
-  return absl::UnimplementedError(absl::StrCat(name, " is not among the operators of PopTorch"));
+  if (arguments.size() < 2 || !std::holds_alternative<int64_t>(arguments[1])) return wrong;
+  const int64_t reduction = std::get<int64_t>(arguments[1]);
+  if (reduction == kSum || reduction == kMean)
+    return aten::Lower(graph_, reduction == kSum ? "sum.default" : "mean.default", {x});
+  return std::vector<Tensor>{x};
 }
 
 absl::StatusOr<std::vector<Tensor>> Builder::Lower(const std::string& name, const Record& record) {
   absl::string_view own = name;
   if (absl::ConsumePrefix(&own, kOwnOperators)) return LowerOwn(own, record);
-  std::vector<aten::Argument> arguments;
-  for (const Argument& argument : record.arguments) {
-    VPOD_ASSIGN_OR_RETURN(aten::Argument converted, Convert(argument));
-    arguments.push_back(std::move(converted));
-  }
+  VPOD_ASSIGN_OR_RETURN(std::vector<aten::Argument> arguments, ArgumentsOf(record));
   return aten::Lower(graph_, name, std::move(arguments));
 }
 
