@@ -11,6 +11,7 @@ from ._blocks import (
 )
 from ._custom_parsers import ICustomArgParser, registerCustomArgParser
 from ._errors import Error, RecoverableError, UnrecoverableError
+from ._hardware import ipuHardwareIsAvailable, ipuHardwareVersion
 from ._logging import install_hooks, logger, setLogLevel
 from ._printing import module_repr, print
 from .enums import *

@@ -1,6 +1,5 @@
 """Models on IPUs: captured and compiled by their first call, run by each."""
 
-import os
 import sys
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
@@ -15,7 +14,10 @@ from ._call import Call, output
 from ._capture import capture
 from ._core import call as core_call, core, load
 from ._device_optimizer import DeviceOptimizer
+from ._hardware import is_set, uses_ipu_model
 from ._logging import logger
+from ._popart_options import validate
+from ._random_state import random_state, set_random_state
 from ._structure import rebuild
 from ._wrapped_module import EXECUTOR, wrapped_class
 
@@ -172,7 +174,7 @@ class PoplarExecutor:
             parameters = getattr(self._model, "named_parameters", dict)
             optimizer = self._device_optimizer.for_compilation(parameters())
         core_options = _core_options.model_options(self._options, self._training)
-        core_options["allow_out_of_memory"] = self._uses_ipu_model()
+        core_options["allow_out_of_memory"] = uses_ipu_model(self._options)
         model = core_call(extension.Model, tape, core_options, optimizer)
         progress = self._progress()
         try:
@@ -209,16 +211,10 @@ class PoplarExecutor:
 
     # --- The device.
 
-    def _uses_ipu_model(self) -> bool:
-        chosen = getattr(self._options, "use_model", None)
-        if chosen is not None:
-            return chosen
-        return _is_set("POPTORCH_IPU_MODEL") or _is_set("POPTORCH_SMALL_IPU_MODEL")
-
     def _load(self) -> None:
         device_id = getattr(self._options, "ipu_id", None)
-        waits = _is_set("POPTORCH_WAIT_FOR_IPU")
-        load(self._core, self._uses_ipu_model(), device_id, waits)
+        waits = is_set("POPTORCH_WAIT_FOR_IPU")
+        load(self._core, uses_ipu_model(self._options), device_id, waits)
         self._on_device = None
         if self._other_state:
             memory = _weights.HostMemory(self._other_state.items())
@@ -370,6 +366,23 @@ class PoplarExecutor:
         memory = _weights.HostMemory(self._other_state.items())
         core_call(self._core.read_state, memory.entries)
 
+    # --- Random numbers.
+
+    @property
+    def rng_state(self) -> List[int]:
+        """The seed of random numbers, and how many micro-batches have drawn any.
+
+        Raises:
+            AssertionError: no IPUs are attached.
+        """
+        self._check_attached()
+        return random_state(self._core)
+
+    @rng_state.setter
+    def rng_state(self, state: List[int]) -> None:
+        self._check_attached()
+        set_random_state(self._core, state)
+
     # --- Running.
 
     def _run(self, call: Call):
@@ -424,14 +437,9 @@ class PoplarExecutor:
             raise _errors.py_error(
                 "Please run the model at least once before obtaining cycle count."
             )
-        if self._uses_ipu_model():
+        if uses_ipu_model(self._options):
             raise _errors.py_error("Cycle count logging is only supported on actual IPU hardware.")
         return self._core.cycles()
-
-
-def _is_set(name: str) -> bool:
-    """Whether a variable of the environment says yes."""
-    return os.environ.get(name, "0") not in ("", "0")
 
 
 class _Progress:

@@ -256,6 +256,24 @@ class WeightsTest(unittest.TestCase):
         again.destroy()
 
 
+class RandomNumbersTest(unittest.TestCase):
+    def test_state_is_restored(self):
+        model = poptorch.inferenceModel(nn.Dropout(0.5), options().randomSeed(7))
+        x = torch.ones(64)
+        first = model(x)
+        state = model.rng_state
+        self.assertEqual(state[0], 7)
+        second = model(x)
+        self.assertFalse(torch.equal(first, second))
+        model.rng_state = state
+        self.assertTrue(torch.equal(model(x), second))
+        model.detachFromDevice()
+        model.attachToDevice()
+        third = model(x)
+        self.assertFalse(torch.equal(third, first) or torch.equal(third, second))
+        model.destroy()
+
+
 class CallsTest(unittest.TestCase):
     def test_structure_of_results(self):
         class Model(nn.Module):
