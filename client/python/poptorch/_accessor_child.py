@@ -18,7 +18,8 @@ import torch
 import torch._utils
 
 from . import _data_texts as texts
-from ._batch_structure import parser_of, tensors_of, with_tensors
+from ._batch_structure import tensors_of, with_tensors
+from ._custom_parsers import parser_of
 from ._errors import py_error
 from ._logging import logger
 from ._ring import BATCH, END, ERROR, Event, Ring, TensorSpec

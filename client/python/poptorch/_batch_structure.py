@@ -4,20 +4,11 @@ A loader's batch is a tensor, a list, tuple, named tuple or dictionary of batche
 whose type has a parser (`poptorch.registerCustomArgParser`).
 """
 
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Iterator, List, Sequence
 
 import torch
 
-#: The parsers of `poptorch.registerCustomArgParser`, by type.
-custom_parsers: Dict[type, Any] = {}
-
-
-def parser_of(batch: Any) -> Any:
-    """The parser of an object's type, or of a class that it inherits from; None without one."""
-    for base in type(batch).__mro__:
-        if base in custom_parsers:
-            return custom_parsers[base]
-    return None
+from ._custom_parsers import parser_of
 
 
 def tensors_of(batch: Any) -> Iterator[torch.Tensor]:

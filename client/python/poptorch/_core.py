@@ -3,6 +3,7 @@
 from typing import Any
 
 from . import _errors
+from ._popart_options import validate
 
 _extension = None
 
@@ -15,6 +16,7 @@ def core():
 
         for each in (_errors.Error, _errors.RecoverableError, _errors.UnrecoverableError):
             setattr(poptorch_core, each.__name__, each)
+        poptorch_core._validateOptions = validate
         _extension = poptorch_core
     return _extension
 

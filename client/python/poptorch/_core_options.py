@@ -19,19 +19,11 @@ _OFF_CHIP = {
 }
 
 
-def output_mode(options, training: bool) -> enums.OutputMode:
-    """The mode of a model whose options may leave it open."""
-    mode = options.output_mode
-    if mode != enums.OutputMode.Default:
-        return mode
-    return enums.OutputMode.Final if training else enums.OutputMode.All
-
-
 def model_options(options, training: bool) -> Dict[str, Any]:
     """The options of a model.
 
     Args:
-        options: poptorch.Options.
+        options: poptorch.Options, with an output mode.
         training: whether the model trains.
 
     Raises:
@@ -53,7 +45,7 @@ def model_options(options, training: bool) -> Dict[str, Any]:
             ipu: share for ipu, share in options.available_memory_proportion.items() if share > 0
         },
     }
-    _add_outputs(core, options, training)
+    _add_outputs(core, options)
     _add_locations(core, options)
     _add_popart(core, options._Popart.options)
     core["report_name"] = getattr(options, "model_name", core["name"])
@@ -75,8 +67,8 @@ def _reduction(training) -> str:
     return "running-mean" if running else "mean"
 
 
-def _add_outputs(core: Dict[str, Any], options, training: bool) -> None:
-    mode = output_mode(options, training)
+def _add_outputs(core: Dict[str, Any], options) -> None:
+    mode = options.output_mode
     core["output_mode"] = _OUTPUT_MODES[mode]
     if mode == enums.OutputMode.EveryN:
         period = options.output_return_period

@@ -41,6 +41,9 @@ class PoplarExecutor:
         self._user_model = model if user_model is None else user_model
         options._freeze()
         self._options = options.clone()
+        if self._options.defaultOutputMode():
+            mode = enums.OutputMode.Final if training else enums.OutputMode.All
+            self._options.outputMode(mode)
         self._options._freeze()
         self._training = training
         self._device_optimizer = DeviceOptimizer(self._options, optimizer) if training else None
@@ -159,6 +162,7 @@ class PoplarExecutor:
         return options.device_iterations * groups * options.Training.gradient_accumulation
 
     def _compile(self, arguments: Arguments) -> None:
+        validate(self._options.toDict())
         description = Description(arguments)
         call = Call(arguments, description)
         args, kwargs = call.micro_batch(self._options, self._multiplier())
@@ -402,8 +406,7 @@ class PoplarExecutor:
             self._on_device = self._versions()
         written = self._core.written_inputs
         results = outputs[: len(outputs) - len(written)]
-        mode = _core_options.output_mode(self._options, self._training)
-        final = mode == enums.OutputMode.Final
+        final = self._options.output_mode == enums.OutputMode.Final
         call.write_back(zip(written, outputs[len(results) :]), final)
         return rebuild(self._results, results)
 

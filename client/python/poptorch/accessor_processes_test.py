@@ -16,9 +16,9 @@ _MARK = "POPTORCH_TEST_MARK"
 
 
 class Program:
-    """A program of accessor_programs with all processes that it starts."""
+    """A program of accessor_programs_testing with all processes that it starts."""
 
-    def __init__(self, test, name, file="accessor_programs.py"):
+    def __init__(self, test, name, file="accessor_programs_testing.py"):
         self._mark = uuid.uuid4().hex
         self.directory = tempfile.TemporaryDirectory()
         environment = {**os.environ, _MARK: self._mark, "TMPDIR": self.directory.name}
@@ -160,7 +160,7 @@ class ProcessesTest(unittest.TestCase):
         self.assertEqual(errors.count("Traceback"), 1)
 
     def test_missing_guard(self):
-        program = Program(self, "", "unguarded_program.py")
+        program = Program(self, "", "unguarded_program_testing.py")
         _, errors = program.ends_without_traces(self)
         self.assertEqual(program.process.returncode, 1)
         self.assertIn("if __name__ == '__main__':", errors)

@@ -11,6 +11,7 @@ import torch
 
 from poptorch import DataLoaderMode, Error, SharingStrategy, _batch_structure
 from poptorch._accessor import AsynchronousDataAccessor
+from poptorch._custom_parsers import ICustomArgParser, registerCustomArgParser
 from poptorch._dataloader import DataLoader
 
 from loader_testing import (
@@ -36,7 +37,7 @@ class Sample:
         self.data, self.name = data, name
 
 
-class SampleParser:
+class SampleParser(ICustomArgParser):
     def yieldTensors(self, struct):
         yield struct.data
 
@@ -44,7 +45,7 @@ class SampleParser:
         return Sample(next(tensor_iterator), original_structure.name)
 
 
-_batch_structure.custom_parsers[Sample] = SampleParser()
+registerCustomArgParser(Sample, SampleParser())
 
 
 class UnknownElsewhere(Exception):

@@ -8,7 +8,6 @@ import unittest
 import torch
 
 import poptorch
-from poptorch._blocks import module_repr
 from poptorch import _block_state
 
 
@@ -134,17 +133,17 @@ class BlocksTest(unittest.TestCase):
         torch.save(model, file)
         file.seek(0)
         for each in (copy.copy(model), copy.deepcopy(model), torch.load(file)):
-            self.assertIn("BeginBlock(user_id=1, ipu_id=2)", module_repr(each))
+            self.assertIn("BeginBlock(user_id=1, ipu_id=2)", poptorch.module_repr(each))
             self.assertEqual(list(each.state_dict()), names)
         poptorch.removeBlocks(copy.deepcopy(model))
-        self.assertIn("(user_id=1, ipu_id=2)", module_repr(model.l2))
+        self.assertIn("(user_id=1, ipu_id=2)", poptorch.module_repr(model.l2))
 
     def test_representation_is_that_of_torch(self):
         model = Model()
-        self.assertEqual(module_repr(model), repr(model))
+        self.assertEqual(poptorch.module_repr(model), repr(model))
         poptorch.BeginBlock(model.l1, ipu_id=1)
         self.assertRegex(
-            module_repr(model), r"\(l1\):\s*BeginBlock\(user_id=None, ipu_id=1\) Linear"
+            poptorch.module_repr(model), r"\(l1\):\s*BeginBlock\(user_id=None, ipu_id=1\) Linear"
         )
 
     def test_print_shows_blocks(self):

@@ -16,7 +16,8 @@ from capture_programs import Body
 from torch import nn
 from torch.nn import functional as F
 
-from poptorch import _recorder
+import poptorch
+from poptorch import _block_state, _recorder
 from poptorch._capture import capture
 from poptorch._errors import Error
 from poptorch._structure import flatten, rebuild
@@ -349,7 +350,8 @@ class TapeTest(unittest.TestCase):
         import capture_networks as networks
 
         inputs = torch.randn(1, 1, 28, 28), torch.zeros(1).long()
-        tape = capture(networks.Digits(), inputs, {})[0]
+        with _block_state.capturing(poptorch.PipelinedExecution()):
+            tape = capture(networks.Digits(), inputs, {})[0]
         self.assertEqual(tape.blocks, [(i, i, -1) for i in range(4)])
         order = [record[5] for record in tape.records]
         self.assertEqual(order, sorted(order))

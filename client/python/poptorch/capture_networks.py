@@ -6,20 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from poptorch import _block_state
-
-
-class Staged:
-    """A block of the program, as `poptorch.Block` enters it."""
-
-    def __init__(self, stage, ipu):
-        self._block = (stage, ipu, -1)
-
-    def __enter__(self):
-        self._before = _block_state.enter(self._block)
-
-    def __exit__(self, *_):
-        _block_state.enter(self._before)
+import poptorch
 
 
 class Digits(nn.Module):
@@ -31,13 +18,13 @@ class Digits(nn.Module):
         self.hidden, self.out = nn.Linear(12 * 16, 32), nn.Linear(32, 10)
 
     def forward(self, x, labels):
-        with Staged(0, 0):
+        with poptorch.Block("0", ipu_id=0):
             x = F.relu(F.max_pool2d(self.low(x), 2))
-        with Staged(1, 1):
+        with poptorch.Block("1", ipu_id=1):
             x = F.relu(F.max_pool2d(self.high(x), 2))
-        with Staged(2, 2):
+        with poptorch.Block("2", ipu_id=2):
             x = F.dropout(F.relu(self.hidden(torch.flatten(x, 1))), 0.3, self.training)
-        with Staged(3, 3):
+        with poptorch.Block("3", ipu_id=3):
             x = self.out(x)
             return x, F.nll_loss(F.log_softmax(x, 1), labels)
 

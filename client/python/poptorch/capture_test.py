@@ -16,13 +16,20 @@ import capture_write_programs  # noqa: F401
 import torch
 from capture_replay import replay, undefined_uses
 
-from poptorch._capture import capture
+import poptorch
+from poptorch import _block_state, _capture
 
 logging.getLogger("poptorch::python").setLevel(logging.ERROR)
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 
 _SEED = 11
+
+
+def capture(model, inputs, kwargs):
+    """A capture with the blocks of the program."""
+    with _block_state.capturing(poptorch.PipelinedExecution()):
+        return _capture.capture(model, inputs, kwargs)
 
 
 def _equal(got, expected, tolerance) -> bool:
