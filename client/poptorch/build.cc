@@ -269,7 +269,7 @@ absl::StatusOr<aten::Argument> Builder::Convert(const Argument& argument) {
   if (const auto* integers = std::get_if<std::vector<int64_t>>(&argument))
     return aten::Argument(*integers);
   if (std::holds_alternative<std::vector<double>>(argument))
-    return absl::InvalidArgumentError("a list of floats is no argument that an operator takes");
+    return absl::InvalidArgumentError("a list of floats is not an argument of any operator");
   return aten::Argument();
 }
 

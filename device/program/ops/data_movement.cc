@@ -33,7 +33,7 @@ constexpr Constraint kUpdate{"data_movement_c10",
                              "the axes."};
 
 constexpr Constraint kElements{"data_movement_c11",
-                               "Elements have the bytes of the output, which is no wide "
+                               "Elements have the bytes of the output, which may not be a wide "
                                "accumulator; bools are 0 or 1, and the value is 0."};
 
 absl::Status CheckElements(const v1::Fill& fill, const v1::Tensor& output) {
