@@ -110,7 +110,7 @@ class Case {
       }
     } else if (step.contains("constant")) {
       VPOD_ASSIGN_OR_RETURN(const TensorType type, Type(step, "constant"));
-      values_.push_back(graph_.Constant(type, step.at("value")));
+      values_.push_back(graph_.Constant(type, step.at("value").get<double>()));
     } else if (step.contains("variable")) {
       return AddVariable(step);
     } else if (step.contains("aten")) {
