@@ -12,7 +12,8 @@ namespace vpod::testing {
 namespace {
 
 using Words = std::vector<std::string>;
-const Words kFirst = {"/usr/bin/python3", "client/examples/first_program/first.py"};
+constexpr char kPython[] = "/usr/bin/python3";
+const Words kFirst = {kPython, "client/examples/first_program/first.py"};
 
 Words UnderPoprun(int instances, int replicas, const Words& program) {
   Words words = {"poprun", "--num-instances", std::to_string(instances), "--num-replicas",
@@ -40,6 +41,15 @@ void ExpectLearned(const Outcome& outcome) {
   EXPECT_LT(losses.back(), losses.front() / 2) << outcome.out;
 }
 
+// Programs on a POD of four IPUs, which are one partition.
+class PythonOnFourIpusTest : public ::testing::Test {
+ protected:
+  PythonOnFourIpusTest() { pod_.CreatePartition("p4", 4); }
+  Outcome Run(const char* program) { return pod_.Run({kPython, "-c", program}); }
+
+  TestPod pod_{4, {}, Environment()};
+};
+
 TEST(PythonTest, TheFirstProgramLearnsAloneAndUnderPoprun) {
   TestPod pod(16, {}, Environment());
   pod.CreatePartition("p16", 16);
@@ -49,22 +59,18 @@ TEST(PythonTest, TheFirstProgramLearnsAloneAndUnderPoprun) {
 }
 
 // A mistake in the program ends the job with Python's traceback, and the IPUs are free.
-TEST(PythonTest, AnExceptionEndsTheJob) {
-  TestPod pod(4, {}, Environment());
-  pod.CreatePartition("p4", 4);
-  const Outcome outcome = pod.Run(UnderPoprun(
+TEST_F(PythonOnFourIpusTest, AnExceptionEndsTheJob) {
+  const Outcome outcome = pod_.Run(UnderPoprun(
       2, 4,
-      {"/usr/bin/python3", "-c",
+      {kPython, "-c",
        "import vpod; device = vpod.attach(replicas=2); vpod.Graph().input('x', [-1])"}));
   EXPECT_NE(outcome.code, 0);
   EXPECT_NE(outcome.err.find("ValueError: "), std::string::npos) << outcome.err;
-  EXPECT_EQ(pod.AttachedIpus(), 0);
+  EXPECT_EQ(pod_.AttachedIpus(), 0);
 }
 
-TEST(PythonTest, ControlCOnAttachedIpusLeavesTheVariables) {
-  TestPod pod(4, {}, Environment());
-  pod.CreatePartition("p4", 4);
-  const Outcome outcome = pod.Run({"/usr/bin/python3", "-c", R"(
+TEST_F(PythonOnFourIpusTest, ControlCOnAttachedIpusLeavesTheVariables) {
+  const Outcome outcome = Run(R"(
 import os, signal, threading, vpod
 graph = vpod.Graph()
 x = graph.buffer("x", vpod.filled([1024, 1024], 1))
@@ -81,16 +87,14 @@ with vpod.Session(executable, vpod.attach()) as session:
     except vpod.Error as error:
         print(error)
     print(session.read("x").sum())
-)"});
+)");
   EXPECT_EQ(outcome.out, "interrupted\nthe run was cancelled\n1048576.0\n") << outcome.err;
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_EQ(pod.AttachedIpus(), 0);
+  EXPECT_EQ(pod_.AttachedIpus(), 0);
 }
 
-TEST(PythonTest, ARemovedPartitionIsNoWrongArgument) {
-  TestPod pod(4, {}, Environment());
-  pod.CreatePartition("p4", 4);
-  const Outcome outcome = pod.Run({"/usr/bin/python3", "-c", R"(
+TEST_F(PythonOnFourIpusTest, ARemovedPartitionIsNoWrongArgument) {
+  const Outcome outcome = Run(R"(
 import subprocess, vpod
 graph = vpod.Graph()
 graph.output("y", graph.buffer("x", [3.0], "float32"))
@@ -102,17 +106,15 @@ for call in (lambda: session.run("run"), lambda: session.read("x"), lambda: vpod
         call()
     except vpod.Error as error:
         print(error)
-)"});
+)");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   constexpr char kTwice[] = "partition p4 was removed\npartition p4 was removed\n";
   EXPECT_EQ(outcome.out.rfind(kTwice, 0), 0u) << outcome.out;
   EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3) << outcome.out;
 }
 
-TEST(PythonTest, AForkedChildLeavesAttachedIpusToItsParent) {
-  TestPod pod(4, {}, Environment());
-  pod.CreatePartition("p4", 4);
-  const Outcome outcome = pod.Run({"/usr/bin/python3", "-c", R"(
+TEST_F(PythonOnFourIpusTest, AForkedChildLeavesAttachedIpusToItsParent) {
+  const Outcome outcome = Run(R"(
 import os, vpod
 graph = vpod.Graph()
 graph.output("y", graph.buffer("x", [3.0], "float32"))
@@ -133,7 +135,7 @@ os.waitpid(child, 0)
 print(session.run("run")["y"])
 with vpod.Session(executable, device) as other:
     print(other.run("run")["y"])
-)"});
+)");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   const std::regex expected(
       "the session is of process [0-9]+ and cannot be used in a process forked from it: open one "
@@ -146,17 +148,15 @@ with vpod.Session(executable, device) as other:
 
 // The module's own test makes wrong calls, and right ones in the same process afterwards. Under
 // poprun its sessions have IPUs of the POD, which can be used afterwards, too.
-TEST(PythonTest, WrongCallsLeaveInterpreterAndPodUsable) {
-  TestPod pod(4, {}, Environment());
-  pod.CreatePartition("p4", 4);
+TEST_F(PythonOnFourIpusTest, WrongCallsLeaveInterpreterAndPodUsable) {
   const Outcome outcome =
-      pod.Run(UnderPoprun(1, 1,
-                          {"/usr/bin/python3", "client/python/vpod/vpod_test.py", "WrongCallsTest",
-                           "SessionTest.test_an_error_of_the_program_leaves_the_session"}));
+      pod_.Run(UnderPoprun(1, 1,
+                           {kPython, "client/python/vpod/vpod_test.py", "WrongCallsTest",
+                            "SessionTest.test_an_error_of_the_program_leaves_the_session"}));
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
-  EXPECT_EQ(pod.Shell("grep 'attach .*python' $VPOD_HOME/vipu-agent.log").code, 0);
-  EXPECT_EQ(pod.AttachedIpus(), 0);
-  ExpectLearned(pod.Run(UnderPoprun(2, 4, kFirst)));
+  EXPECT_EQ(pod_.Shell("grep 'attach .*python' $VPOD_HOME/vipu-agent.log").code, 0);
+  EXPECT_EQ(pod_.AttachedIpus(), 0);
+  ExpectLearned(pod_.Run(UnderPoprun(2, 4, kFirst)));
 }
 
 }  // namespace

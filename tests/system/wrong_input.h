@@ -36,6 +36,9 @@ struct Case {
   std::string out = "";  // all of stdout, or its beginning
 };
 
+// The name of a test is the name of its case.
+inline constexpr auto kCaseName = [](const auto& info) { return std::string(info.param.name); };
+
 inline void PrintTo(const Case& item, std::ostream* stream) { *stream << item.name; }
 
 inline std::vector<std::string> Vipu(std::vector<std::string> words) {
@@ -62,6 +65,12 @@ inline std::vector<std::string> Poprun(std::vector<std::string> words) {
 // A configuration file for gc-info and programs.
 inline std::map<std::string, std::string> File(const std::string& name) {
   return {{"IPUOF_CONFIG_PATH", "$D/" + name}};
+}
+
+// The partition with an attached device, and `more` of the environment.
+inline std::map<std::string, std::string> Held(std::map<std::string, std::string> more = {}) {
+  more["IPUOF_CONFIG_PATH"] = kHeld;
+  return more;
 }
 
 // The controller's word instead of a file.

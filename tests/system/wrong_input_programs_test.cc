@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
              File("empty.conf")},
         Case{"EndlessHostFile", Poprun({"--hostfile", "/dev/zero"}), 2,
              "--hostfile: cannot read /dev/zero: it is not a file"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    kCaseName);
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, WrongInputTest,
@@ -172,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
              2, "--only-output-from-instance (2) must be less than --num-instances (2)"},
         Case{"ReplicasOfExample", {"fashion_mnist", "--replicas", "65"}, 2, "--replicas"},
         Case{"FlagOfExample", {"fashion_mnist", "--bogus"}, 2, "--bogus"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    kCaseName);
 
 }  // namespace
 }  // namespace vpod::testing

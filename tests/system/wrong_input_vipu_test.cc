@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(
              "create partition (p9): failed."},
         Case{"WrongIlds", Create({"--size", "4", "--num-ilds", "2", "--cluster", "c16"}), 1,
              "4 IPUs of cluster c16 lie in 1 IPU-Link domains; 2 requested."}),
-    [](const auto& info) { return std::string(info.param.name); });
+    kCaseName);
 
 INSTANTIATE_TEST_SUITE_P(
     Ids, WrongInputTest,
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
              "Cluster c16 is in use by partition"},
         Case{"RemoveAgentInUse", Admin({"remove", "agent", "ag0"}), 1,
              "Agent ag0 is in use by cluster c16."}),
-    [](const auto& info) { return std::string(info.param.name); });
+    kCaseName);
 
 INSTANTIATE_TEST_SUITE_P(
     Words, WrongInputTest,
@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"VpodUnknownFlag", {"vpod", "up", "--bogus"}, 2, "--bogus"},
         Case{"VpodSizeIsNoNumber", {"vpod", "up", "--pod", "many"}, 2, "--pod"},
         Case{"VpodUnknownLog", {"vpod", "logs", "nobody"}, 2, "nobody"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    kCaseName);
 
 INSTANTIATE_TEST_SUITE_P(
     Servers, WrongInputTest,
@@ -193,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
              "cannot reach the V-IPU server at 127.0.0.1:1"},
         Case{"PoprunPortOutside", Poprun({"--vipu-server-port", "99999"}), 2,
              "--vipu-server-port"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    kCaseName);
 
 }  // namespace
 }  // namespace vpod::testing

@@ -35,6 +35,8 @@ absl::Status Remove(Store& store, const std::string& kind, const std::string& id
 
 class StoreTest : public testing::Test {
  protected:
+  static constexpr size_t kPageBytes = 4096;
+
   StoreTest()
       : directory_(fs::path(testing::TempDir()) /
                    testing::UnitTest::GetInstance()->current_test_info()->name()) {
@@ -61,6 +63,20 @@ class StoreTest : public testing::Test {
         << sqlite3_errmsg(database);
     sqlite3_close(database);
   }
+  // Fills many pages, and closes the store.
+  void WriteManyObjects() {
+    const auto store = Open();
+    ASSERT_NE(store, nullptr);
+    for (int i = 0; i < 200; ++i)
+      ASSERT_TRUE(Put(*store, "agent", std::to_string(i), std::string(300, 'x')).ok());
+  }
+  // Overwrites the bytes of the file from there on.
+  void DamageFrom(size_t begin) const {
+    std::string bytes = Bytes();
+    ASSERT_GT(bytes.size(), 2 * kPageBytes);
+    std::fill(bytes.begin() + static_cast<ptrdiff_t>(begin), bytes.end(), '\x7f');
+    Write(bytes);
+  }
   // The file is refused with the code, and stays as it is.
   std::string RefusedUntouched(absl::StatusCode code) {
     const std::string before = Bytes();
@@ -68,6 +84,12 @@ class StoreTest : public testing::Test {
     EXPECT_EQ(store.status().code(), code) << store.status();
     EXPECT_TRUE(Bytes() == before) << "the file was changed";
     return std::string(store.status().message());
+  }
+  // The file is refused because its contents are wrong, and stays as it is.
+  void ExpectUntrusted(const std::string& why) {
+    EXPECT_EQ(
+        RefusedUntouched(absl::StatusCode::kDataLoss),
+        absl::StrCat("storage ", path_, " cannot be trusted: ", why, ". Nothing was changed"));
   }
 
   fs::path directory_;
@@ -202,9 +224,7 @@ TEST_F(StoreTest, FileThatIsNotADatabaseIsLeftAsItIs) {
   std::string text;
   for (int i = 0; i < 500; ++i) text += "{\"not\": \"a database\"}\n";
   Write(text);
-  EXPECT_EQ(
-      RefusedUntouched(absl::StatusCode::kDataLoss),
-      "storage " + path_ + " cannot be trusted: it is not an SQLite database. Nothing was changed");
+  ExpectUntrusted("it is not an SQLite database");
 }
 
 // Committed changes may be in the log alone.
@@ -212,25 +232,14 @@ TEST_F(StoreTest, ADamagedLogIsRefusedAndLeftAsItIs) {
   const std::string log = path_ + "-wal", garbage(3000, '\x5a');
   Write("");
   std::ofstream(log, std::ios::binary) << garbage;
-  EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
-            "storage " + path_ +
-                " cannot be trusted: the header of its -wal file is damaged. Nothing was changed");
+  ExpectUntrusted("the header of its -wal file is damaged");
   EXPECT_EQ(base::ReadFile(log), garbage);
 }
 
 TEST_F(StoreTest, DamagedPagesAreRefusedAndLeftAsTheyAre) {
-  {
-    const auto store = Open();
-    ASSERT_NE(store, nullptr);
-    for (int i = 0; i < 200; ++i)
-      ASSERT_TRUE(Put(*store, "agent", std::to_string(i), std::string(300, 'x')).ok());
-  }
-  std::string bytes = Bytes();
-  ASSERT_GT(bytes.size(), 8192u);
-  std::fill(bytes.begin() + 4096, bytes.end(), '\x7f');
-  Write(bytes);
-  EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
-            "storage " + path_ + " cannot be trusted: it is damaged. Nothing was changed");
+  WriteManyObjects();
+  DamageFrom(kPageBytes);
+  ExpectUntrusted("it is damaged");
 }
 
 // Collects the log lines that are written while the object lives.
@@ -251,20 +260,11 @@ class Logged {
 
 // The user is told in our words, and the log has what SQLite found.
 TEST_F(StoreTest, WhatSqliteFindsDamagedIsLogged) {
-  {
-    const auto store = Open();
-    ASSERT_NE(store, nullptr);
-    for (int i = 0; i < 200; ++i)
-      ASSERT_TRUE(Put(*store, "agent", std::to_string(i), std::string(300, 'x')).ok());
-  }
+  WriteManyObjects();
   // The last page is one of objects; the tables can be read.
-  std::string bytes = Bytes();
-  ASSERT_GT(bytes.size(), 8192u);
-  std::fill(bytes.end() - 4096, bytes.end(), '\x7f');
-  Write(bytes);
+  DamageFrom(Bytes().size() - kPageBytes);
   const Logged logged;
-  EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
-            "storage " + path_ + " cannot be trusted: it is damaged. Nothing was changed");
+  ExpectUntrusted("it is damaged");
   const std::string text = logged.text(), begin = "warning storage " + path_ + ": SQLite says: ";
   EXPECT_EQ(text.rfind(begin, 0), 0u) << text;
   EXPECT_GT(text.size(), begin.size() + 1) << text;
@@ -274,9 +274,7 @@ TEST_F(StoreTest, WhatSqliteFindsDamagedIsLogged) {
 
 TEST_F(StoreTest, DatabaseOfAnotherProgramIsLeftAsItIs) {
   Sql("CREATE TABLE profile (name TEXT); INSERT INTO profile VALUES ('mine');");
-  EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
-            "storage " + path_ +
-                " cannot be trusted: it is a database of another program. Nothing was changed");
+  ExpectUntrusted("it is a database of another program");
 }
 
 TEST_F(StoreTest, OtherFormatIsRefusedAndLeftAsItIs) {
