@@ -9,10 +9,22 @@
 namespace vpod::controller {
 namespace {
 
-// "injected LINK_DOWN on IPU3.NLC_E_0A"
-std::string FaultText(const vipuagent::InjectRequest& fault) {
-  const std::string place = !fault.link().empty() ? absl::StrCat(" on ", fault.link()) : "";
+bool IsOfIpu(vipuagent::Fault fault) {
+  return fault == vipuagent::IPU_ERROR || fault == vipuagent::OVER_TEMPERATURE ||
+         fault == vipuagent::MEMORY_PARITY;
+}
+
+// "injected LINK_DOWN on IPU3.NLC_E_0A", "injected IPU_ERROR IPUSOFTERR on IPU 2 of partition p1".
+// `partition` has the IPU; null: none.
+std::string FaultText(const vipuagent::InjectRequest& fault, const Partition* partition) {
+  std::string place = !fault.link().empty() ? absl::StrCat(" on ", fault.link()) : "";
   if (fault.fault() == vipuagent::FAULT_NONE) return absl::StrCat("faults cleared", place);
+  if (IsOfIpu(fault.fault())) {
+    const bool has_name = fault.fault() == vipuagent::IPU_ERROR;
+    place =
+        absl::StrCat(has_name ? absl::StrCat(" ", fault.error()) : "", " on IPU ", fault.pcie_id(),
+                     partition == nullptr ? "" : absl::StrCat(" of partition ", partition->id()));
+  }
   return absl::StrCat("injected ", vipuagent::Fault_Name(fault.fault()), place);
 }
 
@@ -92,7 +104,11 @@ absl::Status Controller::Inject(const vipuadmin::InjectRequest& request, const s
   if (IsSilence(injected)) return Silent(request.agent_id());
   VPOD_RETURN_IF_ERROR(injected);
   base::MutexLock lock(mutex_);
-  return Commit({}, absl::StrCat("agent ", request.agent_id()), user, FaultText(fault));
+  const Agent* agent = state_.FindAgent(request.agent_id());  // null: removed meanwhile
+  const Partition* partition = agent != nullptr && IsOfIpu(fault.fault())
+                                   ? state_.PartitionOfIpu(*agent, fault.pcie_id())
+                                   : nullptr;
+  return Commit({}, absl::StrCat("agent ", request.agent_id()), user, FaultText(fault, partition));
 }
 
 }  // namespace vpod::controller

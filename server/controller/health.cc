@@ -73,6 +73,33 @@ void TakeOver(const vipuagent::MachineHealth& health, Machine& machine) {
       base::Printable(absl::StrCat(absl::StrJoin(troubles, ", "), "."), kMostTroubleBytes);
 }
 
+// Tells of IPUs of the agent that need a parity init, or none any more, in the name of the
+// partition that has them. `before` and `now` have bit i for PCIe id i.
+void AddParityEvents(const State& state, const Agent& agent, uint32_t before, uint32_t now,
+                     EventLog& events) {
+  std::map<std::string, uint32_t> changed;  // by the partition's id; empty: in no partition
+  for (uint32_t ipu = 0; ipu < arch::kIpusPerMachine; ++ipu) {
+    if (((before ^ now) >> ipu & 1) == 0) continue;
+    const Partition* partition = state.PartitionOfIpu(agent, ipu);
+    changed[partition == nullptr ? "" : partition->id()] |= 1u << ipu;
+  }
+  for (const auto& [id, ipus] : changed) {
+    const std::string place = absl::StrCat("agent ", agent.stored.id());
+    const std::string object = id.empty() ? place : absl::StrCat("partition ", id);
+    const std::string prefix = id.empty() ? "" : absl::StrCat("Agent ", agent.stored.id(), ": ");
+    if (const uint32_t broken = ipus & now; broken != 0) {
+      events.Add(
+          Severity::kError, object,
+          absl::StrCat(prefix, ParityText(broken, id.empty() ? absl::StrCat("'reset ", place, "'")
+                                                             : kPartitionParityCure)));
+    }
+    if (const uint32_t well = ipus & before; well != 0) {
+      events.Add(Severity::kInfo, object,
+                 absl::StrCat(prefix, IpusText(well), ": no parity init is needed any more."));
+    }
+  }
+}
+
 }  // namespace
 
 vipuagent::HeartbeatRequest Controller::UnclaimedOf(const vipuagent::RegisterRequest& request) {
@@ -106,14 +133,12 @@ vipuagent::HeartbeatRequest Controller::UnclaimedOf(const vipuagent::RegisterReq
 
 void Controller::SetHealth(Process& process, const vipuagent::HeartbeatRequest& request) {
   struct Before {
-    uint32_t failed_ipus;
-    bool gateway_failed;
+    uint32_t parity_ipus;
     std::string trouble;
   };
   std::map<Machine*, Before> touched;
   const auto touch = [&](Machine* machine) {
-    touched.try_emplace(machine,
-                        Before{machine->failed_ipus, machine->gateway_failed, machine->trouble});
+    touched.try_emplace(machine, Before{machine->parity_ipus, machine->trouble});
     machine->failed_ipus = 0;
     machine->parity_ipus = 0;
     machine->gateway_failed = false;
@@ -138,6 +163,7 @@ void Controller::SetHealth(Process& process, const vipuagent::HeartbeatRequest& 
                   absl::StrCat("agent ", agent->stored.id()),
                   machine->trouble.empty() ? "well again" : machine->trouble);
     }
+    AddParityEvents(state_, *agent, before.parity_ipus, machine->parity_ipus, events_);
     if (agent->cluster == nullptr) continue;
     state_.RefreshService(*agent);
     for (Partition* partition : state_.PartitionsAt(*agent->cluster, agent->position))

@@ -35,6 +35,66 @@ TEST_F(RegistryTest, FailedIpuConcernsItsPartitionOnly) {
   EXPECT_EQ(controller_->GetAgent("ag0")->error(), "");
 }
 
+// Such a partition stays ACTIVE, but loads no programs.
+TEST_F(RegistryTest, AParityErrorIsAnEventThatNamesPartitionAndIpus) {
+  CreatePod(2);
+  CreateActive(Wanted("p1", 2));  // IPUs 3 and 2 of ag0
+  const auto heartbeat = [&](const std::vector<uint32_t>& ipus) {
+    vipuagent::HeartbeatRequest request;
+    request.set_endpoint("process-1");
+    request.set_boot_id("boot-1");
+    vipuagent::MachineHealth* health = request.add_unwell();
+    health->set_host(Host(0));
+    for (const uint32_t ipu : ipus) health->add_parity_ipus(ipu);
+    controller_->Heartbeat(request);
+  };
+  const size_t before = EventsOf("partition p1").size();
+  const auto events = [&](const std::string& object, size_t skipped) {
+    std::vector<std::string> texts = EventsOf(object);
+    texts.erase(texts.begin(), texts.begin() + static_cast<ptrdiff_t>(skipped));
+    return texts;
+  };
+  const std::string one =
+      "Agent ag0: IPU 3 needs a parity init: 'gc-reset -p', or 'reset partition'.";
+  heartbeat({3});
+  heartbeat({3});
+  EXPECT_EQ(events("partition p1", before), std::vector<std::string>{one});
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StatusOf("p1").message(), one);
+  heartbeat({2, 3});
+  EXPECT_EQ(events("partition p1", before + 1),
+            std::vector<std::string>{
+                "Agent ag0: IPU 2 needs a parity init: 'gc-reset -p', or 'reset partition'."});
+  EXPECT_EQ(StatusOf("p1").message(),
+            "Agent ag0: IPUs 2 3 need a parity init: 'gc-reset -p', or 'reset partition'.");
+  // An IPU without a partition is told of in the name of its agent.
+  const size_t of_agent = EventsOf("agent ag0").size();
+  heartbeat({0});
+  EXPECT_EQ(events("partition p1", before + 2),
+            std::vector<std::string>{"Agent ag0: IPUs 2 3: no parity init is needed any more."});
+  EXPECT_EQ(events("agent ag0", of_agent),
+            std::vector<std::string>{"IPU 0 needs a parity init: 'reset agent ag0'."});
+}
+
+TEST_F(RegistryTest, AnInjectedFaultOfAnIpuNamesItAndItsPartition) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 1));  // IPU 3
+  vipuadmin::InjectRequest request;
+  request.set_agent_id("ag0");
+  const auto inject = [&](vipuagent::Fault fault, uint32_t ipu, const std::string& error) {
+    request.mutable_fault()->set_fault(fault);
+    request.mutable_fault()->set_pcie_id(ipu);
+    request.mutable_fault()->set_error(error);
+    EXPECT_TRUE(controller_->Inject(request, "root").ok());
+    return EventsOf("agent ag0").back();
+  };
+  EXPECT_EQ(inject(vipuagent::MEMORY_PARITY, 3, ""),
+            "injected MEMORY_PARITY on IPU 3 of partition p1");
+  EXPECT_EQ(inject(vipuagent::IPU_ERROR, 0, "IPUSOFTERR"),
+            "injected IPU_ERROR IPUSOFTERR on IPU 0");
+  EXPECT_EQ(inject(vipuagent::AGENT_HANG, 3, ""), "injected AGENT_HANG");
+}
+
 // What is wrong is told once, however often an agent names it, and in a text of limited length.
 TEST_F(RegistryTest, AHeartbeatThatRepeatsItselfIsToldShortly) {
   CreatePod(1);

@@ -1,6 +1,7 @@
 #include "server/controller/state.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -91,20 +92,33 @@ std::string FindReleasing(const Partition& partition) {
   return "";
 }
 
+std::string IpusText(uint32_t ipus) {
+  std::string text;
+  for (uint32_t ipu = 0; ipu < kIpusPerMachine; ++ipu) {
+    if ((ipus >> ipu & 1) != 0) absl::StrAppend(&text, text.empty() ? "" : " ", ipu);
+  }
+  return absl::StrCat(std::has_single_bit(ipus) ? "IPU " : "IPUs ", text);
+}
+
+std::string ParityText(uint32_t ipus, absl::string_view cure) {
+  return absl::StrCat(IpusText(ipus), std::has_single_bit(ipus) ? " needs" : " need",
+                      " a parity init: ", cure, ".");
+}
+
 std::string FindParityError(const Partition& partition) {
   for (const Process* holder : partition.holders) {
     for (const Machine* machine : holder->unwell) {
       if (machine->agent == nullptr || machine->agent->cluster != partition.cluster) continue;
+      uint32_t ipus = 0;
       for (uint32_t pcie_id = 0; pcie_id < kIpusPerMachine; ++pcie_id) {
         const uint32_t ipu =
             machine->agent->position * kIpusPerMachine + arch::IpuNumberOfPosition(pcie_id);
-        if ((machine->parity_ipus >> pcie_id & 1) == 0 ||
-            ipu - partition.first() >= partition.size())
-          continue;
-        return absl::StrCat("Agent ", machine->agent->stored.id(), ": IPU ", pcie_id,
-                            " needs a parity init: 'gc-reset -p' on its device, or 'reset "
-                            "partition'.");
+        if (ipu - partition.first() < partition.size())
+          ipus |= machine->parity_ipus & (1u << pcie_id);
       }
+      if (ipus != 0)
+        return absl::StrCat("Agent ", machine->agent->stored.id(), ": ",
+                            ParityText(ipus, kPartitionParityCure));
     }
   }
   return "";

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "device/base/id_order.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuagent.pb.h"
@@ -238,7 +239,14 @@ PartitionAccess AccessTo(const Partition& partition);
 std::vector<const Agent*> Unregistered(const Partition& partition);
 // For which kernels of those who had its IPUs before it waits; empty: for none.
 std::string FindReleasing(const Partition& partition);
-// Which IPU of the partition needs a parity init, and what does it; empty: none.
+// "IPU 1" or "IPUs 1 2"; `ipus` has bit i for PCIe id i.
+std::string IpusText(uint32_t ipus);
+// What initialises the parity of an IPU of a partition.
+inline constexpr char kPartitionParityCure[] = "'gc-reset -p', or 'reset partition'";
+// "IPU 1 needs a parity init: <cure>."
+std::string ParityText(uint32_t ipus, absl::string_view cure);
+// Returns which IPUs of the partition need a parity init, and what does it, for the first machine
+// that has such IPUs; empty: none.
 std::string FindParityError(const Partition& partition);
 // Why the partition cannot be used now, from its agents and their machines, and the words for it.
 std::pair<Trouble, std::string> FindTrouble(const Partition& partition);

@@ -187,6 +187,17 @@ TEST(VpodTest, DoctorTellsOfTheClustersAndPartitionsThatAreThere) {
   expect(0, "ok   0 partitions, none in ERROR\n");
   pod.CreatePartition("p4", 4);
   expect(0, "ok   1 partition, none in ERROR\n");
+  // Such a partition stays ACTIVE, but loads no programs.
+  const std::string parity = "partition p4: Agent ag0: IPU 0 needs a parity init: ";
+  ASSERT_EQ(pod.Shell("vipu-admin inject agent ag0 --fault memory-parity --ipu 0").code, 0);
+  EXPECT_TRUE(Within(kSoon, [&] {
+    return pod.Run({"vpod", "doctor"}).out.find("FAIL " + parity) != std::string::npos;
+  }));
+  const std::string events = pod.Run({"vipu-admin", "list", "events"}).out;
+  EXPECT_NE(events.find("injected MEMORY_PARITY on IPU 0 of partition p4"), std::string::npos)
+      << events;
+  ASSERT_EQ(pod.Shell("vipu-admin reset partition p4").code, 0);
+  EXPECT_TRUE(Within(kSoon, [&] { return pod.Run({"vpod", "doctor"}).code == 0; }));
   ASSERT_EQ(pod.Shell("vipu-admin inject agent ag0 --fault ipu-error --ipu 0 --error "
                       "IPUSOFTERR && vipu-admin inject agent ag1 --fault ipu-error "
                       "--ipu 0 --error IPUSOFTERR && vipu wait partition p4 --for error")

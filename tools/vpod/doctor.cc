@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/vipu/client.h"
 #include "client/vipu/pod_home.h"
 #include "device/base/text.h"
@@ -140,6 +141,25 @@ void CheckClusters(const std::vector<vipuadmin::Cluster>& clusters, Report& repo
                "no partition can be created; 'vipu-admin create cluster' joins agents");
 }
 
+// The message of an ACTIVE partition names an IPU that loads no program before a parity init.
+void CheckParity(const std::vector<vipuuser::Partition>& partitions, Report& report) {
+  constexpr int kNamed = 8;
+  int found = 0;
+  for (const vipuuser::Partition& partition : partitions) {
+    const vipuuser::PartitionStatus& status = partition.status();
+    if (status.state() != vipuuser::PS_ACTIVE || status.message().empty()) continue;
+    if (++found > kNamed) continue;
+    report.Check(false,
+                 absl::StrCat("partition ", partition.requirements().id(), ": ",
+                              absl::StripSuffix(status.message(), ".")),
+                 "programs cannot load until then");
+  }
+  if (found > kNamed) {
+    report.Check(false, absl::StrCat(found - kNamed, " more partitions need such a repair"),
+                 "'vipu-admin list partitions --showjson' has their messages");
+  }
+}
+
 void CheckPartitions(const std::vector<vipuuser::Partition>& partitions, Report& report) {
   std::vector<std::string> failed;
   std::string why;  // of the first
@@ -174,8 +194,10 @@ void CheckController(const Pod& pod, const PodShape& shape, Report& report) {
   const auto clusters = client.ListClusters();
   // Without agents there cannot be any, and `vpod up` makes those of a POD that is not set up.
   if (clusters.ok() && !agents->empty() && !shape.unfinished) CheckClusters(*clusters, report);
-  if (const auto partitions = client.ListPartitions(); partitions.ok())
+  if (const auto partitions = client.ListPartitions(); partitions.ok()) {
     CheckPartitions(*partitions, report);
+    CheckParity(*partitions, report);
+  }
 }
 
 }  // namespace
