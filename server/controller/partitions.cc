@@ -50,6 +50,17 @@ void KeepUnset(const store::StoredPartition& old, store::StoredPartition& next) 
     r.set_allocation_id(before.allocation_id());
 }
 
+// What is wrong with a size that no partition of the allocation can have.
+absl::Status TooLarge(uint32_t size, const Allocation& allocation, uint64_t pod_ipus) {
+  const uint64_t ipus = allocation.room.ipus();
+  const bool is_all = ipus >= pod_ipus;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      size, " IPUs requested, allocation ", allocation.id, " has ", ipus,
+      is_all ? ", which are all of the POD's" : absl::StrCat(" of the POD's ", pod_ipus), "; use ",
+      allocation.room.LargestPartition(), " or less, or ",
+      is_all ? "a larger POD." : "another allocation."));
+}
+
 }  // namespace
 
 absl::StatusOr<Partition*> Controller::FindPartition(const std::string& id,
@@ -69,6 +80,9 @@ void Controller::RaiseGeneration(store::StoredPartition& partition) {
 absl::Status Controller::PlanIn(const Allocation& allocation, store::StoredPartition& partition,
                                 Partition* replaced) {
   vipuuser::PartitionRequirements& r = *partition.mutable_requirements();
+  // What else such a partition would lack, such as GW-Links, is of no interest then.
+  if (arch::IsPowerOfTwo(r.size()) && r.size() > allocation.room.ipus())
+    return TooLarge(r.size(), allocation, state_.agents.size() * kIpusPerMachine);
   const store::StoredCluster& cluster = allocation.cluster->stored;
   const ClusterFacts facts = {
       .id = cluster.id(),

@@ -35,7 +35,27 @@ TEST_F(PartitionsTest, SizesArePowersOfTwo) {
             "INVALID_ARGUMENT: 0 IPUs requested; use a power of two, 1 or more.");
   EXPECT_EQ(Text(Create("p9", 0xffffffff)),
             "INVALID_ARGUMENT: 4294967295 IPUs requested; use a power of two, 1 or more.");
-  EXPECT_EQ(Text(Create("p9", 64)), "RESOURCE_EXHAUSTED: 64 IPUs requested, allocation c1 has 32.");
+  EXPECT_TRUE(controller_->ListPartitions().empty());
+}
+
+TEST_F(PartitionsTest, ASizeThatIsTooLargeIsRefusedWithWhatIsAllowed) {
+  CreatePod(3);
+  EXPECT_EQ(Text(Create("p9", 64)),
+            "RESOURCE_EXHAUSTED: 64 IPUs requested, allocation c1 has 12, which are all of the "
+            "POD's; use 8 or less, or a larger POD.");
+  vipuuser::PartitionRequirements one_domain = Wanted("p9", 64);
+  one_domain.set_reconfigurable(true);
+  EXPECT_EQ(Text(Create(one_domain)).rfind("RESOURCE_EXHAUSTED: 64 IPUs requested", 0), 0u);
+  vipuadmin::Allocation allocation;
+  allocation.set_id("a1");
+  allocation.set_cluster_id("c1");
+  allocation.add_agent_ids("ag0");
+  ASSERT_TRUE(controller_->CreateAllocation(allocation, "root").ok());
+  vipuuser::PartitionRequirements wanted = Wanted("p9", 8);
+  wanted.set_allocation_id("a1");
+  EXPECT_EQ(Text(Create(wanted)),
+            "RESOURCE_EXHAUSTED: 8 IPUs requested, allocation a1 has 4 of the POD's 12; use 4 or "
+            "less, or another allocation.");
   EXPECT_TRUE(controller_->ListPartitions().empty());
 }
 

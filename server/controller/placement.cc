@@ -213,6 +213,13 @@ uint32_t Room::Available(uint32_t size) const {
   return available;
 }
 
+uint32_t Room::LargestPartition() const {
+  std::vector<Run> runs;
+  for (const Block& run : runs_)
+    runs.push_back({.ipus = run.ipus, .ild = run.ild, .is_whole_ild = run.is_whole_ild});
+  return static_cast<uint32_t>(Room(name_, ipus_per_ild_, runs).LargestFreeBlock());
+}
+
 uint64_t Room::LargestFreeBlock() const {
   size_t chain = 0;
   ForEachChain([&](size_t, size_t length) { chain = std::max(chain, length); });

@@ -60,6 +60,8 @@ class Room {
   void SetGwLinks(uint32_t first_of_machine, bool up);
 
   uint32_t ipus() const { return ipus_; }
+  // Size of the largest partition that it can have, while nothing is used or out of service.
+  uint32_t LargestPartition() const;
   uint32_t free() const { return free_; }  // neither used nor out of service
   // Rises with every change: what found no place finds none before.
   uint64_t version() const { return version_; }

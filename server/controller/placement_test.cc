@@ -149,6 +149,15 @@ TEST(Placement, MoreThanTheAllocationHasIsRefused) {
             "32 IPUs requested, allocation c1 has 16.");
 }
 
+TEST(Placement, TheLargestPartitionDoesNotDependOnWhatIsUsed) {
+  EXPECT_EQ(Request("xxxxxxxxxxxxxxxx", 1).MakeRoom().LargestPartition(), 16);
+  EXPECT_EQ(Request("xxxxxxxxxxxx", 1).MakeRoom().LargestPartition(), 8);
+  // Larger ones take whole ILDs that follow one another.
+  EXPECT_EQ(Request("xxxx .... .... xxxx ....", 1, 4).MakeRoom().LargestPartition(), 16);
+  EXPECT_EQ(Request("............ ............", 1, 12).MakeRoom().LargestPartition(), 8);
+  EXPECT_EQ(Room("a", 4, {{.ipus = 4, .ild = 0}, {.ipus = 4, .ild = 2}}).LargestPartition(), 4);
+}
+
 TEST(Placement, FullAllocationIsRefused) {
   EXPECT_EQ(Refusal(Request("xxxxxxxx", 1), absl::StatusCode::kResourceExhausted),
             "No 1 free IPUs in allocation c1 (0 free, largest free block 0).");
