@@ -158,6 +158,18 @@ TEST(VpodCommandsTest, LogsAreFollowed) {
       << gone.err;
 }
 
+TEST(VpodCommandsTest, LogsHaveNoControlCharactersForATerminal) {
+  TestPod pod(4);
+  const std::string line = "a\x1b[31mred\x07 \xc3\xa4";
+  pod.Run({"bash", "-c", "echo \"$0\" >>$VPOD_HOME/vipu-agent.log", line});
+  EXPECT_EQ(pod.Run({"vpod", "logs", "agent", "-n", "1"}).out, "agent: " + line + "\n");
+  // A program that gives vpod a terminal.
+  const Outcome shown = pod.Run({"script", "-qec", "vpod logs agent -n 1", "/dev/null"});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_NE(shown.out.find("agent: a\uFFFD[31mred\uFFFD \xc3\xa4"), std::string::npos) << shown.out;
+  EXPECT_EQ(shown.out.find('\x1b'), std::string::npos) << shown.out;
+}
+
 TEST(VpodCommandsTest, TheSupportBundleHasWhatHelpsAndNoSecrets) {
   TestPod pod(4);
   pod.environment()["VIPU_CLI_API_ACCESS_KEY"] = "sesame";

@@ -19,6 +19,7 @@
 #include "device/base/file.h"
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
+#include "tools/vpod/fail.h"
 
 namespace vpod::tools {
 namespace {
@@ -39,13 +40,23 @@ struct Place {
   uint64_t offset = 0;
 };
 
+// A line as stdout takes it. A log may repeat what somebody else sent, and a terminal would obey
+// its control characters; files and pipes get the line as it is.
+std::string ForStdout(const std::string& line) {
+  static const bool is_terminal = isatty(STDOUT_FILENO) == 1;
+  return is_terminal ? Shown(line) : line;
+}
+
 // Prints the whole lines among the bytes, of these the last ones; the number of bytes in whole
 // lines.
 size_t PrintLines(const std::string& name, const std::string& bytes, size_t last) {
   const size_t whole = bytes.rfind('\n') + 1;  // npos + 1 is 0
   std::vector<std::string> lines = absl::StrSplit(bytes.substr(0, whole), '\n', absl::SkipEmpty());
   if (lines.size() > last) lines.erase(lines.begin(), lines.end() - static_cast<int64_t>(last));
-  for (const std::string& line : lines) std::printf("%s: %s\n", name.c_str(), line.c_str());
+  for (const std::string& line : lines) {
+    const std::string text = absl::StrCat(name, ": ", ForStdout(line), "\n");
+    std::fwrite(text.data(), 1, text.size(), stdout);  // also what follows a byte of 0
+  }
   return whole;
 }
 
