@@ -1,30 +1,27 @@
 """The process of an AsynchronousDataAccessor that loads batches into the ring."""
 
-import ctypes
 import multiprocessing.reduction
-import multiprocessing.util
 import os
 import pickle
 import shutil
 import signal
 import sys
-import tempfile
-import threading
 import traceback
-from multiprocessing.connection import wait
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch._utils
 
 from . import _data_texts as texts
+from ._accessor_workers import WorkerInit, end_with
 from ._batch_structure import tensors_of, with_tensors
 from ._custom_parsers import parser_of
 from ._errors import py_error
 from ._logging import logger
 from ._ring import BATCH, END, ERROR, Event, Ring, TensorSpec
 
-_PR_SET_PDEATHSIG = 1  # From <sys/prctl.h>.
+# Iterators that a fork has from its parent. Without a reference, they would end its workers.
+_of_parent: List[Any] = []
 
 
 class Handle:
@@ -89,14 +86,15 @@ def main(connection, shared: Shared, settings: Settings, dataset: Any) -> None:
     """
     # A terminal sends Ctrl-C to all processes of a job: the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_with(shared.parent.descriptor, settings.temporary_directory)
+    end_with(shared.parent.descriptor, lambda: _orphaned(settings.temporary_directory))
     logger.setLevel(settings.log_level)
     logger.debug(texts.WORKER_PROCESS, os.getpid())
     producer = _Producer(connection, shared, settings)
     try:
-        producer.run(_loaded(dataset))
+        dataset = _loaded(dataset)
+        producer.run(dataset)
     except _Quit:
-        pass
+        _stop_workers(dataset)
     except Exception as error:  # pylint: disable=broad-except
         # An error before the first batch. Later ones travel through the ring.
         traceback.print_exc()
@@ -105,16 +103,11 @@ def main(connection, shared: Shared, settings: Settings, dataset: Any) -> None:
     logger.debug(texts.CLEAN_EXIT)
 
 
-def _end_with(process: int, directory: Optional[str] = None) -> None:
-    """Ends this process as soon as that of a process descriptor ended."""
-
-    def watch() -> None:
-        wait([process])
-        if directory is not None:
-            shutil.rmtree(directory, ignore_errors=True)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="poptorch-watch", daemon=True).start()
+def _orphaned(directory: Optional[str]) -> None:
+    """Ends this process at once, and removes the parent's directory."""
+    if directory is not None:
+        shutil.rmtree(directory, ignore_errors=True)
+    os._exit(1)
 
 
 def _loaded(dataset: Any) -> Any:
@@ -123,44 +116,19 @@ def _loaded(dataset: Any) -> Any:
             file.seek(0)
             dataset = pickle.load(file)
     if isinstance(dataset, torch.utils.data.DataLoader):
-        dataset.worker_init_fn = _WorkerInit(dataset.worker_init_fn)
-        dataset._iterator = None  # Workers of the parent are not those of its fork.
+        dataset.worker_init_fn = WorkerInit(dataset.worker_init_fn)
+        _of_parent.append(dataset._iterator)
+        dataset._iterator = None
         if dataset.num_workers > 0 and dataset.multiprocessing_context is None:
             # Otherwise the workers would be started as this process was, and import the program.
             dataset.multiprocessing_context = "fork"
     return dataset
 
 
-class _WorkerInit:
-    """Has torch's workers end with this process and leave nothing, also if they are killed."""
-
-    def __init__(self, then) -> None:
-        self._then = then
-        self._loader = os.getpid()
-
-    def __call__(self, worker: int) -> None:
-        if os.getppid() == self._loader:
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != self._loader:
-            try:
-                _end_with(os.pidfd_open(self._loader))  # A fork server is the parent.
-            except ProcessLookupError:
-                os._exit(1)
-        _use_own_directory()
-        if self._then is not None:
-            self._then(worker)
-
-
-def _use_own_directory() -> None:
-    """Puts the sockets of this process into a directory inside that of the program.
-
-    This process removes it at its end, or the program does if this process is killed.
-    """
-    directory = tempfile.mkdtemp(dir=multiprocessing.util.get_temp_dir())
-    multiprocessing.current_process()._config["tempdir"] = directory
-    multiprocessing.util.Finalize(
-        None, shutil.rmtree, args=(directory,), kwargs={"ignore_errors": True}, exitpriority=-100
-    )
+def _stop_workers(dataset: Any) -> None:
+    """Has workers that persist between epochs finish what they do; their iterator waits for it."""
+    if isinstance(dataset, torch.utils.data.DataLoader):
+        dataset._iterator = None
 
 
 def _wrapped(error: Exception) -> torch._utils.ExceptionWrapper:

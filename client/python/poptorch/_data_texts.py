@@ -25,7 +25,9 @@ BATCH_SAMPLER_BATCH = "`batch_sampler` option is mutually exclusive with batch_s
 BATCH_SAMPLER_PARTITION = (
     "`batch_sampler` option is mutually exclusive with auto_distributed_partitioning=True."
 )
-SAMPLER_PARTITION = "`sampler` option is mutually exclusive with auto_distributed_partitioning=True."
+SAMPLER_PARTITION = (
+    "`sampler` option is mutually exclusive with auto_distributed_partitioning=True."
+)
 TOO_SMALL_TO_PARTITION = (
     "The dataset has %d elements, but %d processes that take %d elements at each step need at"
     " least %d, or drop_last=False"

@@ -97,6 +97,8 @@ class DataLoader(torch.utils.data.DataLoader):
                 shuffle = False
             self._log_dropped(len(dataset), kwargs.get("sampler"))
 
+        if persistent_workers is None:
+            persistent_workers = num_workers > 0
         mode, rebatched_size = self._rebatched_mode(mode)
         worker_batch_size = self._worker_batch_size(rebatched_size, rebatched_worker_size)
         super().__init__(
@@ -107,7 +109,7 @@ class DataLoader(torch.utils.data.DataLoader):
             num_workers=num_workers,
             # The process that builds the batches decides about the rows that are left.
             drop_last=self._drops_last and rebatched_size is None and not self._has_batch_sampler,
-            persistent_workers=num_workers > 0 if persistent_workers is None else persistent_workers,
+            persistent_workers=persistent_workers,
             **kwargs,
         )
         if mode == DataLoaderMode.Sync:

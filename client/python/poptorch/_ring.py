@@ -58,7 +58,7 @@ class Event:
 class Ring:
     """The shared memory, as one of the two processes sees it."""
 
-    def __init__(self, memory: int, entries: int, specs: Sequence[TensorSpec], create: bool) -> None:
+    def __init__(self, memory: int, entries: int, specs: Sequence[TensorSpec], create: bool):
         """Maps the memory.
 
         Args:

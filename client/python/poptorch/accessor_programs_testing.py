@@ -1,4 +1,4 @@
-"""Programs that accessor_processes_test starts and ends in various ways: accessor_programs_testing.py NAME.
+"""Programs that accessor_processes_test starts and ends in various ways, by the name of a function.
 
 Each prints a line "ready" once it is in the state that the test wants to end it in.
 """

@@ -245,7 +245,8 @@ class BatchFormTest(unittest.TestCase):
                 self.assertEqual(labels, [[0, 1, 2, 3], [4, 5, 6, 7]])
 
     def test_types(self):
-        for dtype in (torch.half, torch.bfloat16, torch.bool, torch.int8, torch.int64, torch.double):
+        types = (torch.half, torch.bfloat16, torch.bool, torch.int8, torch.int64, torch.double)
+        for dtype in types:
             batches = [torch.tensor([row]).to(dtype) for row in ([0, 1, 1], [1, 0, 1])]
             with _accessor(Batches(*batches)) as accessor:
                 for got, batch in zip(accessor, batches):

@@ -12,7 +12,9 @@ PATIENCE = 600
 class Options:
     """What a loader reads of a poptorch.Options."""
 
-    def __init__(self, iterations=1, replicas=1, accumulation=1, group=1, process=(0, 1), seed=None):
+    def __init__(
+        self, iterations=1, replicas=1, accumulation=1, group=1, process=(0, 1), seed=None
+    ):
         self.device_iterations = iterations
         self.replication_factor = replicas
         self.input_group_size = group
