@@ -1,5 +1,6 @@
 """The extension poptorch_core, which is loaded by the first model, and its errors."""
 
+import importlib
 from typing import Any
 
 from . import _errors
@@ -12,8 +13,8 @@ def core():
     """The extension."""
     global _extension  # pylint: disable=global-statement
     if _extension is None:
-        from . import poptorch_core  # pylint: disable=import-outside-toplevel
-
+        # A statement would ask the package for the attribute, which asks this function.
+        poptorch_core = importlib.import_module(f"{__package__}.poptorch_core")
         for each in (_errors.Error, _errors.RecoverableError, _errors.UnrecoverableError):
             setattr(poptorch_core, each.__name__, each)
         poptorch_core._validateOptions = validate
