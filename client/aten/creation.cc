@@ -138,7 +138,7 @@ std::vector<Row> CreationRows() {
       {"arange.default", WithOptions("number"), Arange},
       {"arange.start", WithOptions("number, number"), ArangeStart},
       {"arange.start_step", WithOptions("number, number, number=1"), ArangeStep},
-      {"_to_copy.default", WithOptions("tensor"), ToCopy},
+      {"_to_copy.default", WithOptions("tensor") + ", any?=None", ToCopy},  // non_blocking
       {"copy_.default", "tensor, tensor, bool=false", Copy},
       {"zero_.default", "tensor", Zero},
       {"fill_.Scalar", "tensor, number", Fill},

@@ -77,6 +77,18 @@ TEST(BuildGraph, RefusesADamagedTape) {
   tape = writer.tape();
   tape.values[static_cast<size_t>(y)].dims = {3};
   EXPECT_THAT(MessageOf(BuildGraph(tape, {}, {}).status()), HasSubstr("on the tape"));
+  tape.results = {x};  // nothing reads y
+  EXPECT_TRUE(BuildGraph(tape, {}, {}).ok());
+}
+
+TEST(BuildGraph, TakesAllArgumentsOfACast) {
+  TapeWriter writer;
+  const ValueId x = writer.Input("x", {4});
+  writer.Result(writer.Op("_to_copy.default",
+                          {Use{x}, int64_t{kHostFloat16}, {}, {}, {}, false, {}}, {4},
+                          kHostFloat16));
+  const auto built = BuildGraph(writer.tape(), {}, {});
+  EXPECT_TRUE(built.ok()) << built.status();
 }
 
 TEST(BuildGraph, PutsStateWhereItIsFirstUsed) {
