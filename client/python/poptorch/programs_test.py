@@ -1,0 +1,114 @@
+"""The programs of the capture's tests on the IPUModel: one training step against eager PyTorch.
+
+Programs that draw random numbers are left out: a device draws others than PyTorch. Programs with
+operators that cannot be compiled yet are skipped.
+"""
+
+import logging
+import os
+import unittest
+import warnings
+
+import torch
+from torch import nn
+
+os.environ.setdefault("POPTORCH_IPU_MODEL", "1")
+
+# pylint: disable=wrong-import-position
+import capture_gradient_programs  # noqa: F401  adds its programs
+import capture_operator_programs  # noqa: F401
+import capture_programs
+import capture_write_programs  # noqa: F401
+import poptorch
+
+logging.getLogger("poptorch::python").setLevel(logging.ERROR)
+warnings.simplefilter("ignore")
+
+_SEED = 11
+_RATE = 0.01
+_RANDOM = ("digits", "sampled", "random_sources")
+
+
+class WithLoss(nn.Module):
+    """A program with its last result as the loss."""
+
+    def __init__(self, program: nn.Module) -> None:
+        super().__init__()
+        self.program = program
+
+    def forward(self, *inputs):
+        results = self.program(*inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        with poptorch.Block("loss", ipu_id=0):
+            return (*results, poptorch.identity_loss(results[-1], "sum"))
+
+
+def _model(program) -> WithLoss:
+    torch.manual_seed(_SEED)
+    model = WithLoss(program.make())
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        elif isinstance(module, nn.MultiheadAttention):
+            module.dropout = 0.0
+    return model
+
+
+def _trained(model: nn.Module):
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def _eager_step(model, inputs):
+    results = model(*inputs)
+    results[-1].backward()
+    torch.optim.SGD(_trained(model), lr=_RATE).step()
+    return [result.detach() for result in results]
+
+
+def _equal(got, expected, tolerance) -> bool:
+    got, expected = got.detach().double(), expected.detach().double()
+    largest = float(expected.abs().max()) if expected.numel() else 0.0
+    return got.shape == expected.shape and torch.allclose(
+        got, expected, rtol=2e-3, atol=tolerance * (1 + largest), equal_nan=True
+    )
+
+
+class ProgramsTest(unittest.TestCase):
+    """Every program: results, weights, buffers and written inputs after one step."""
+
+    def check(self, program):
+        model, reference = _model(program), _model(program)
+        torch.manual_seed(_SEED)
+        inputs = program.inputs()
+        options = poptorch.Options().showCompilationProgressBar(False)
+        options.setExecutionStrategy(poptorch.ShardedExecution()).autoRoundNumIPUs(True)
+        optimizer = torch.optim.SGD(_trained(model), lr=_RATE)
+        executor = poptorch.trainingModel(model, options, optimizer)
+        ours, theirs = ([tensor.clone() for tensor in inputs] for _ in range(2))
+        try:
+            results = executor(*ours)
+            expected = _eager_step(reference, theirs)
+            state, wanted = model.state_dict(), reference.state_dict()
+        except poptorch.Error as error:
+            if "Unsupported ops found" not in str(error):
+                raise
+            self.skipTest(str(error).split("\n", maxsplit=1)[0])
+        finally:
+            executor.destroy()
+        pairs = [(f"result {i}", *each, 1e-4) for i, each in enumerate(zip(results, expected))]
+        pairs += [(name, state[name], wanted[name], 2e-5) for name in wanted]
+        pairs += [(f"input {i}", *each, 1e-4) for i, each in enumerate(zip(ours, theirs))]
+        self.assertEqual([name for name, *values in pairs if not _equal(*values)], [])
+
+
+def _add_test(name, program):
+    setattr(ProgramsTest, f"test_{name}", lambda self: self.check(program))
+
+
+for _name, _program in capture_programs.PROGRAMS.items():
+    if _program.replays and _name not in _RANDOM:
+        _add_test(_name, _program)
+
+
+if __name__ == "__main__":
+    unittest.main()
