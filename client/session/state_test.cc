@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ using program::v1::FLOAT16;
 using program::v1::FLOAT32;
 using program::v1::INT32;
 
-// A model of two replicas, which share out Adam's moments of w if `shards` is 2.
+// A model of two replicas, which share out Adam's moments of its large weights if `shards` is 2.
 std::unique_ptr<Session> Open(uint32_t shards = 1) {
   Graph graph;
   const graph::TensorType type{FLOAT32, {4, 2}};
@@ -27,11 +28,15 @@ std::unique_ptr<Session> Open(uint32_t shards = 1) {
   const Tensor h = graph.Variable("h", {FLOAT16, {2}}, {0.5, 1.5});
   const Tensor count = graph.Buffer("count", {INT32, {}}, {7});
   const Tensor sum = graph.Add(graph.Multiply(w, graph.Input("x", type)), graph.Cast(h, FLOAT32));
+  const Tensor large =
+      graph.Variable("large", {FLOAT32, {64, 128}}, graph::InitialValue::Filled(0.5));
   graph.Output("counted", count);
-  const auto compiled = compiler::Compile(
-      graph, {.total_replicas = 2,
-              .tensor_shards = shards,
-              .programs = {{.name = "train", .loss = graph.Sum(sum), .optimizer = AdamOptions{}}}});
+  const auto compiled =
+      compiler::Compile(graph, {.total_replicas = 2,
+                                .tensor_shards = shards,
+                                .programs = {{.name = "train",
+                                              .loss = graph.Add(graph.Sum(sum), graph.Sum(large)),
+                                              .optimizer = AdamOptions{}}}});
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   if (!compiled.ok()) return nullptr;
   auto session = Session::Create(*CreateIpuModel({.replicas = 2}), *compiled);
@@ -80,14 +85,15 @@ TEST(StateTest, OneReplicaMayBeWrittenAlone) {
 TEST(StateTest, StateThatReplicasShareOutIsWhole) {
   const auto session = Open(/*shards=*/2);
   ASSERT_NE(session, nullptr);
-  const Matrix values = {8, 7, 6, 5, 4, 3, 2, 1};
-  const std::string moment = "Accl1___w";
-  ASSERT_EQ(session->WriteState({{moment, &values, sizeof(values)}}), absl::OkStatus());
-  Matrix read = {};
-  ASSERT_EQ(session->ReadState({{moment, &read, sizeof(read)}}, 1), absl::OkStatus());
+  std::vector<float> values(64 * 128), read(values.size());
+  std::iota(values.begin(), values.end(), 0);
+  const uint64_t bytes = values.size() * sizeof(float);
+  const std::string moment = "Accl1___large";
+  ASSERT_EQ(session->WriteState({{moment, values.data(), bytes}}), absl::OkStatus());
+  ASSERT_EQ(session->ReadState({{moment, read.data(), bytes}}, 1), absl::OkStatus());
   EXPECT_EQ(read, values);
   const Matrix other = {};
-  EXPECT_EQ(session->WriteState({{"w", &other, sizeof(other)}, {moment, &other, sizeof(other)}}, 0),
+  EXPECT_EQ(session->WriteState({{"w", &other, sizeof(other)}, {moment, values.data(), bytes}}, 0),
             absl::InvalidArgumentError("variable '" + moment +
                                        "' is shared out among 2 replicas, so that replica 0 cannot "
                                        "be written alone"));

@@ -128,7 +128,9 @@ Code Model::Plan(Wanted& wanted, const std::string& replaced, uint32_t& first) c
     const std::string cluster =
         allocations.contains(allocation) ? allocations.at(allocation).cluster : allocation;
     Wanted completed = wanted;
-    Code code = Complete(clusters.at(cluster), completed);
+    const bool is_too_large =
+        PowerOfTwo(wanted.size) && wanted.size > 4 * AgentsOfAllocation(allocation).size();
+    Code code = is_too_large ? Code::kResourceExhausted : Complete(clusters.at(cluster), completed);
     if (code == Code::kOk) code = Place(allocation, completed, replaced, first);
     if (code == Code::kOk) {
       completed.allocation = allocation;
