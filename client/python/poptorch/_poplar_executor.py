@@ -393,22 +393,39 @@ class PoplarExecutor:
         inputs = call.memory()
         copies = self._core.output_copies
         outputs = [output(dtype, dims, copies) for dtype, dims in self._core.output_types()]
-        core_call(
-            self._core.run,
-            [(t.data_ptr(), t.numel() * t.element_size()) for t in inputs],
-            [(t.data_ptr(), t.numel() * t.element_size()) for t in outputs],
-        )
+        memory = [
+            [(tensor.data_ptr(), tensor.numel() * tensor.element_size()) for tensor in tensors]
+            for tensors in (inputs, outputs)
+        ]
+        try:
+            core_call(self._core.run, *memory)
+        except KeyboardInterrupt:
+            # The device takes no further run, and still has its variables.
+            self._has_trained()
+            self.detachFromDevice()
+            raise
+        except _errors.RecoverableError:
+            self._core.detach()  # what it had is lost
+            raise
+        except _errors.Error:
+            self._has_trained()
+            raise
+        self._has_trained()
         self._has_run = True
-        if self._training:
-            self._device_optimizer.has_run()
-            for state in self._states():
-                state.device_is_newer(self)
-            self._on_device = self._versions()
         written = self._core.written_inputs
         results = outputs[: len(outputs) - len(written)]
         final = self._options.output_mode == enums.OutputMode.Final
         call.write_back(zip(written, outputs[len(results) :]), final)
         return rebuild(self._results, results)
+
+    def _has_trained(self) -> None:
+        """The device has other weights than the host from now on, if it trains."""
+        if not self._training:
+            return
+        self._device_optimizer.has_run()
+        for state in self._states():
+            state.device_is_newer(self)
+        self._on_device = self._versions()
 
     def setOptimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Lets following calls use another optimiser of the same kind.

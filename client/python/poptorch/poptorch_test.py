@@ -2,6 +2,8 @@
 
 import copy
 import os
+import signal
+import threading
 import unittest
 
 import torch
@@ -236,6 +238,49 @@ class WeightsTest(unittest.TestCase):
         second = training(self.x, self.y)
         self.assertLess(second, first)
         self.assertFalse(torch.equal(self.model.weight.detach(), weights))
+        training.destroy()
+
+    def test_an_error_of_the_program_leaves_the_model(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(3, 4)
+
+            def forward(self, x, labels):
+                return nn.functional.cross_entropy(self.fc(x), labels)
+
+        model = Model()
+        training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), 0.1))
+        first = training(self.x, torch.tensor([0, 1, 2, 3]))
+        with self.assertRaisesRegex(poptorch.Error, "index 4 is outside 0 to 3"):
+            training(self.x, torch.tensor([0, 4, 2, 3]))
+        weights = model.fc.weight.detach().clone()
+        second = training(self.x, torch.tensor([0, 1, 2, 3]))
+        self.assertLess(second, first)
+        self.assertFalse(torch.equal(model.fc.weight.detach(), weights))
+        training.destroy()
+
+    def test_control_c_leaves_the_weights(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.ones(512, 512))
+
+            def forward(self, x):
+                return poptorch.identity_loss((self.w @ self.w).mean() * x, "sum")
+
+        model = Model()
+        opts = options(deviceIterations=20000)
+        training = poptorch.trainingModel(model, opts, torch.optim.SGD(model.parameters(), 1e-6))
+        x = torch.ones(20000)
+        training.compile(x)
+        interrupt = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+        interrupt.start()
+        with self.assertRaises(KeyboardInterrupt):
+            training(x)
+        interrupt.join()
+        self.assertFalse(training.isAttachedToDevice())
+        self.assertTrue(bool(torch.isfinite(model.w).all()))
         training.destroy()
 
     def test_set_optimizer(self):
