@@ -75,8 +75,8 @@ class Fusion {
  private:
   const Value& ValueOf(uint32_t id) const { return graph_.values()[id]; }
 
-  // The value of the same type of which a value is an alias: a stop or pass-by, whose gradients
-  // have been added, is no other value than that.
+  // Returns the first value of the same type in the chain of aliases. Once the gradients have been
+  // added, a stop or a pass-by is the value that it is an alias of.
   uint32_t Original(uint32_t value) const {
     uint32_t original = value;
     for (uint32_t id = ValueOf(value).alias_of; id != ~0u; id = ValueOf(id).alias_of) {

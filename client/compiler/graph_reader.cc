@@ -233,7 +233,7 @@ class GraphReader {
     return std::make_shared<const std::string>(absl::HexStringToBytes(is_hex ? digits : ""));
   }
 
-  // What an alias is one of.
+  // Reads the value whose bytes an alias shares.
   uint32_t Source() {
     reader_.Expect("(");
     const uint32_t source = Known().id;

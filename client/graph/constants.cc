@@ -12,7 +12,7 @@
 namespace vpod::graph {
 namespace {
 
-// The value of one element. NaNs have several encodings, of which a double keeps none.
+// Returns the value of one element. A NaN has none: a double would not keep its encoding.
 std::optional<double> Decoded(v1::DataType type, absl::string_view element) {
   if (program::IsFloat(type)) {
     const double value = program::DecodeFloats(element, type)[0];
@@ -25,7 +25,7 @@ std::optional<double> Decoded(v1::DataType type, absl::string_view element) {
   return static_cast<int32_t>(bits << unused) >> unused;
 }
 
-// The value that all elements have, if they are equal.
+// Returns the value of all elements if their bytes are equal.
 std::optional<double> CommonValue(v1::DataType type, absl::string_view elements) {
   const size_t size = program::SizeOf(type);
   if (elements.substr(size) != elements.substr(0, elements.size() - size)) return std::nullopt;

@@ -81,10 +81,10 @@ class Graph {
   // State that is not trained, as running averages are: as a variable of any type, but no gradient
   // is wanted.
   Tensor Buffer(absl::string_view name, TensorType type, InitialValue initial);
-  // Gives a buffer or variable a value of its type after each micro-batch, in programs that train
-  // or in all; what reads it in that micro-batch, outputs and gradients too, sees the value before.
-  // The update of a variable starts from the assigned value. If replicas assign a variable
-  // different values, their weights differ from then on.
+  // Assigns a value to a buffer or variable of the same type after each micro-batch, in programs
+  // that train or in all programs. Operations, outputs and gradients of that micro-batch see the
+  // value before. The update of a variable starts from the assigned value. If replicas assign
+  // different values to a variable, their weights differ from then on.
   void Assign(Tensor variable, Tensor value, Assigned when = Assigned::kInTraining);
   // State in the streaming memory of the machine: rows of one type, zeros at first, which this IPU
   // loads and stores by number. An INT32 scalar outside 0 to rows - 1 fails the run. Loads and
@@ -96,9 +96,9 @@ class Graph {
   void Checkpoint(Tensor value);
   // A tensor of equal elements.
   Tensor Constant(TensorType type, double value);
-  // A tensor of these elements, row-major and little-endian, which is part of the executable and no
-  // state. Constants of one type and equal bytes are one value for each IPU and stage; equal
-  // elements are a constant as above.
+  // A tensor of these elements, row-major and little-endian. The elements are part of the
+  // executable and no state. Constants with the same type and bytes are one value on each IPU and
+  // stage; a tensor whose elements are all equal becomes a constant as above.
   Tensor Constant(TensorType type, std::string elements);
   // Sends a value to the host each time the model runs.
   void Output(absl::string_view name, Tensor value);
@@ -141,10 +141,10 @@ class Graph {
   Tensor ArgMax(Tensor input);
   Tensor Cast(Tensor input, v1::DataType type);
   Tensor Reshape(Tensor input, Dims dims);
-  // The same value, through which no gradient flows.
+  // Returns the same value, through which no gradient flows.
   Tensor Stop(Tensor input);
-  // The value of `value`, whose gradient is passed to `source` instead, which has the same type: a
-  // rounding is straight-through as PassBy(rounded, x).
+  // Returns the value of `value` and passes the gradient to `source`, which has the same type.
+  // PassBy(rounded, x), for example, is a straight-through rounding.
   Tensor PassBy(Tensor value, Tensor source);
   // a where the condition is true, otherwise b; all are broadcast.
   Tensor Select(Tensor condition, Tensor a, Tensor b);
@@ -305,7 +305,7 @@ class Graph {
   // The only output of an operation.
   Tensor AddSimple(v1::Instruction attributes, std::vector<Tensor> inputs);
   Tensor NewValue(TensorType type);
-  // On the IPU of the value that it is an alias of.
+  // Makes an alias on the IPU of `of`.
   Tensor NewAlias(TensorType type, Tensor of, Tensor gradient_to);
   // Null, with an error, unless the buffer is one of the IPU that operations belong to now.
   const v1::RemoteBuffer* FindRemoteBuffer(RemoteBuffer buffer, absl::string_view op);

@@ -40,12 +40,12 @@ struct Value {
   uint32_t ipu = 0;  // that produces or holds it
   std::string name;  // of inputs and variables
   double constant = 0;
-  // Of a constant: its elements, row-major and little-endian. Null: all of them are `constant`.
+  // The elements of a constant, row-major and little-endian. Null: all elements are `constant`.
   std::shared_ptr<const std::string> elements;
-  // An alias shares the bytes of another value: a reshape, stop or pass-by. ~0u for all others.
+  // The value whose bytes an alias (a reshape, stop or pass-by) shares. ~0u: this is no alias.
   uint32_t alias_of = ~0u;
-  // The value that the gradient of an alias is passed to: for a reshape the value that it is an
-  // alias of, for a pass-by another one. ~0u for a stop, which passes no gradient on.
+  // The value that receives the gradient of an alias: alias_of for a reshape, the source for a
+  // pass-by. ~0u: a stop passes no gradient on.
   uint32_t gradient_to = ~0u;
   uint32_t stage = 0;  // of a pipeline, to which it belongs
   bool is_checkpoint = false;
@@ -65,7 +65,7 @@ struct RemoteBuffer {
 enum class Assigned {
   kInTraining,
   kAlways,
-  // In programs that train, and in others if they read the buffer: it counts micro-batches.
+  // In programs that train, and in others that read the buffer, which counts micro-batches.
   kIfRead,
 };
 

@@ -211,7 +211,7 @@ class IpuofDevice : public session::Device {
   std::vector<std::byte> private_;
 };
 
-// The ids of the devices that may be attached.
+// Returns the ids of the devices that have the IPUs that are needed.
 absl::StatusOr<std::vector<uint32_t>> FindCandidates(const vipu::ActivePartition& partition,
                                                      const vipu::Subset& partition_ipus,
                                                      uint32_t needed) {
@@ -230,7 +230,7 @@ absl::StatusOr<std::vector<uint32_t>> FindCandidates(const vipu::ActivePartition
                          partition.partition_id, ", so they are used one by one"));
 }
 
-// The leases of a device, and what they have to tell.
+// The leases of a device, and the record of events that they write to.
 struct Held {
   std::vector<std::unique_ptr<Lease>> parts;
   std::shared_ptr<DeviceEvents> events;
@@ -268,12 +268,13 @@ absl::StatusOr<std::unique_ptr<session::Device>> MakeDevice(uint32_t id, Held he
       absl::StrCat("device ", id, " of partition ", partition.partition_id), clock_hz);
 }
 
-// A wait for devices that others use: longer and longer pauses between the attempts.
+// Waits for devices that others use. The pauses between attempts grow from 20 ms to 1 s.
 class Wait {
  public:
   explicit Wait(const DeviceOptions& options) : options_(options) {}
 
-  // Pauses before another attempt. The refusal if the time is over, Cancelled if the wait is ended.
+  // Pauses before the next attempt. Returns the refusal if the time is over, and Cancelled if
+  // `stopped` ended the wait.
   absl::Status Pause(const absl::Status& refusal) {
     constexpr std::chrono::milliseconds kLongest(1000);
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(

@@ -17,7 +17,7 @@ struct DeviceOptions {
   v1::JobMember job;        // replicas, IPUs per replica and place in the job
   int device_id = -1;       // negative: the first free device of the right size
   bool monitoring = false;  // as LeaseOptions::monitoring
-  // How long to wait for a device that others use, and what ends the wait.
+  // How long AttachDevice waits while others use the devices; `stopped` ends the wait.
   std::chrono::milliseconds wait{0};
   std::stop_token stopped;
 };

@@ -16,9 +16,10 @@ namespace vpod::session {
 struct OpenOptions {
   uint32_t replicas = 1;  // without poprun, which knows them otherwise
   uint32_t ipus_per_replica = 1;
-  // Of IPUs that are attached; under poprun only the one that poprun gave. None: a free one.
+  // The device to attach to; poprun's instances accept the device that poprun gave only. None: a
+  // free device is chosen.
   std::optional<uint32_t> device_id;
-  // How long to wait for IPUs that others use, max() for ever, and what ends the wait.
+  // How long to wait while others use the IPUs, max() for ever; `stopped` ends the wait.
   std::chrono::milliseconds wait{0};
   std::stop_token stopped;
   std::string machine_type = "m2000";  // of an IPUModel

@@ -28,8 +28,8 @@ struct LoadFileOptions {
   bool allow_missing = false;
 };
 
-// A variable and the host memory of its value, row-major in its type: to read into, or to write
-// from. The memory outlives the call.
+// A variable, and host memory for its value, row-major in the variable's type, that a call reads
+// into or writes from. The memory must outlive the call.
 struct ReadInto {
   absl::string_view variable;
   void* data = nullptr;

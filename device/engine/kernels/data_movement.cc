@@ -14,7 +14,7 @@
 namespace vpod::engine {
 namespace {
 
-// Elements of their own, row-major as the output is.
+// Prepares a fill with an element of its own for each place of the row-major output.
 Kernel PrepareElements(const Operand& output, std::string elements) {
   const size_t size = program::SizeOf(output.type.type);
   const Chunking chunks = ChunkItems(output.elements(), 1);
