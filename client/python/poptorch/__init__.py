@@ -9,14 +9,14 @@ from ._blocks import (
     LegacyBeginBlockFn,
     removeBlocks,
 )
+from ._capture.losses import identity_loss
 from ._custom_parsers import ICustomArgParser, registerCustomArgParser
-from ._dataloader import DataLoader
+from ._data.dataloader import DataLoader
 from ._errors import Error, RecoverableError, UnrecoverableError
-from ._hardware import ipuHardwareIsAvailable, ipuHardwareVersion
+from ._executor.hardware import ipuHardwareIsAvailable, ipuHardwareVersion
+from ._executor.model import inferenceModel, isRunningOnIpu, trainingModel
+from ._executor.poplar_executor import PoplarExecutor
 from ._logging import install_hooks, logger, setLogLevel
-from ._losses import identity_loss
-from ._model import inferenceModel, isRunningOnIpu, trainingModel
-from ._poplar_executor import PoplarExecutor
 from ._printing import module_repr, print
 from .enums import *
 from .options import *
@@ -30,11 +30,11 @@ del install_hooks
 def __getattr__(name: str):
     # The extension is loaded when it is asked for.
     if name == "poptorch_core":
-        from ._core import core  # pylint: disable=import-outside-toplevel
+        from ._executor.core import core  # pylint: disable=import-outside-toplevel
 
         return core()
     if name == "AsynchronousDataAccessor":
-        from ._accessor import (  # pylint: disable=import-outside-toplevel
+        from ._data.accessor import (  # pylint: disable=import-outside-toplevel
             AsynchronousDataAccessor,
         )
 

@@ -20,7 +20,7 @@ import torch
 
 from . import _errors
 from ._logging import logger
-from ._optimizer_base import Optimizer, VariableAttributes
+from ._optimizers.base import Optimizer, VariableAttributes
 
 __all__ = ["Adam", "AdamW", "LAMB", "Optimizer", "RMSprop", "SGD", "VariableAttributes"]
 

@@ -17,9 +17,11 @@ from typing import Any, Dict, List, Optional, Union
 
 import torch
 
-from . import _errors, _options_json, enums
+from . import _errors, enums
+from ._executor.progress import CompilationProgressBar
 from ._logging import logger
-from ._option_groups import (
+from ._options import json_text
+from ._options.groups import (
     TensorLocationSettings,
     _DistributedOptions,
     _JitOptions,
@@ -30,10 +32,8 @@ from ._option_groups import (
     check_count,
     check_is,
 )
-from ._option_values import OptionValues
-from ._options_json import ConfigFileError
-from ._progress import CompilationProgressBar
-from ._strategies import (
+from ._options.json_text import ConfigFileError
+from ._options.strategies import (
     ParallelPhasedExecution,
     Phase,
     PipelinedExecution,
@@ -42,6 +42,7 @@ from ._strategies import (
     Stage,
     _ExecutionStrategy,
 )
+from ._options.values import OptionValues
 
 __all__ = [
     "Attribute",
@@ -426,7 +427,7 @@ class Options(OptionValues):
 
         A list holds several arguments; "OutputMode.All" stands for the member of that enum.
         """
-        _options_json.apply_json(self, string)
+        json_text.apply_json(self, string)
         return self
 
     def loadFromFile(self, filepath: str) -> "Options":
@@ -438,7 +439,7 @@ class Options(OptionValues):
         self.checkIsFrozen()
         import poptorch  # pylint: disable=import-outside-toplevel
 
-        _options_json.apply_file(self, filepath, {"poptorch": poptorch, "torch": torch})
+        json_text.apply_file(self, filepath, {"poptorch": poptorch, "torch": torch})
         return self
 
     def toDict(self) -> Dict[str, Any]:

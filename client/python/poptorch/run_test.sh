@@ -7,5 +7,5 @@ set -euo pipefail
 }
 # Threads of PyTorch that wait must not take cores from tests beside this one.
 export OMP_WAIT_POLICY=passive
-here=$(dirname "$1")
-PYTHONPATH=$(dirname "$here"):$here exec /usr/bin/python3 "$1"
+package=${1%%/poptorch/*}/poptorch
+PYTHONPATH=${package%/*}:$package/_testing exec /usr/bin/python3 "$1"

@@ -1,0 +1,1 @@
+"""Records a forward pass as a tape: docs/capture.md."""

@@ -1,0 +1,55 @@
+"""The extension poptorch_core, which is loaded by the first model, and its errors."""
+
+import importlib
+from typing import Any
+
+from .. import _errors
+from .._options.popart import validate
+
+_extension = None
+
+
+def core():
+    """The extension."""
+    global _extension  # pylint: disable=global-statement
+    if _extension is None:
+        # A statement would ask the package for the attribute, which asks this function.
+        poptorch_core = importlib.import_module("poptorch.poptorch_core")
+        for each in (_errors.Error, _errors.RecoverableError, _errors.UnrecoverableError):
+            setattr(poptorch_core, each.__name__, each)
+        poptorch_core._validateOptions = validate
+        _extension = poptorch_core
+    return _extension
+
+
+def call(function, *args) -> Any:
+    """Calls a function of the extension, and raises its errors as poptorch's."""
+    try:
+        return function(*args)
+    except core().StatusError as error:
+        code, message = error.args
+        raise _poptorch_error(code, message) from None
+
+
+def load(model, *device) -> None:
+    """Loads a compiled model. A program that `vpod plan` runs ends here: it has been compiled.
+
+    Args:
+        model: a poptorch_core.Model.
+        device: the arguments of its `load`.
+    """
+    try:
+        model.load(*device)
+    except core().StatusError as error:
+        code, message = error.args
+        if code == "CANCELLED":
+            raise SystemExit(0) from None
+        raise _poptorch_error(code, message) from None
+
+
+def _poptorch_error(code: str, message: str) -> Exception:
+    if code in ("UNAVAILABLE", "ABORTED", "DEADLINE_EXCEEDED"):
+        return _errors.RecoverableError(
+            message, type="poptorch_cpp_error", recovery_action="IPU_RESET"
+        )
+    return _errors.cpp_error(message)

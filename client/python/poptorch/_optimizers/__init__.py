@@ -1,0 +1,1 @@
+"""What optimizers hold, and what of it goes to the device."""
