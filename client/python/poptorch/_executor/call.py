@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 
 from .._capture import tape
+from .._data.batch_sizes import micro_batch_size
 from .args import Arguments, Description, with_tensors
 
 
@@ -20,13 +21,13 @@ class Call:
         self._arguments = arguments
         self._inputs = description.tensors(arguments)
 
-    def micro_batch(self, options, multiplier: int) -> Tuple[tuple, Dict[str, Any]]:
+    def micro_batch(self, options) -> Tuple[tuple, Dict[str, Any]]:
         """The arguments of one micro-batch, for forward.
 
         Raises:
             AssertionError: the rows of a tensor cannot be shared out.
         """
-        narrowed = iter([_narrowed(*each, options, multiplier) for each in self._inputs])
+        narrowed = iter([_narrowed(*each, options) for each in self._inputs])
         replace = lambda tensor: next(narrowed).requires_grad_(tensor.requires_grad)
         args = tuple(with_tensors(value, replace) for value in self._arguments.args)
         kwargs = self._arguments.kwargs
@@ -55,17 +56,9 @@ class Call:
                     tensor[tensor.shape[0] - values.shape[0] :].copy_(values)
 
 
-def _narrowed(name: str, tensor: torch.Tensor, options, multiplier: int) -> torch.Tensor:
-    rows = tensor.shape[0] if tensor.dim() else 1
-    assert rows % multiplier == 0, (
-        f"Invalid batch dimension: In the input {name}, the batch dimension ({rows}) must be a"
-        f" multiple of Options.deviceIterations({options.device_iterations}) *"
-        f" (Options.replicationFactor({options.replication_factor}) /"
-        f" Options.inputReplicaGrouping.input_group_size({options.input_group_size})) *"
-        f" Options.Training.gradientAccumulation({options.Training.gradient_accumulation}) ="
-        f" {multiplier}"
-    )
-    return tensor.narrow(0, 0, rows // multiplier) if tensor.dim() else tensor.detach()
+def _narrowed(name: str, tensor: torch.Tensor, options) -> torch.Tensor:
+    rows = micro_batch_size(options, name, tensor.shape[0] if tensor.dim() else 1)
+    return tensor.narrow(0, 0, rows) if tensor.dim() else tensor.detach()
 
 
 def output(dtype: int, dims: Sequence[int], copies: int) -> torch.Tensor:

@@ -157,16 +157,11 @@ class PoplarExecutor:
         """Whether the model was compiled, and not destroyed since."""
         return self._core is not None and self._core.is_compiled
 
-    def _multiplier(self) -> int:
-        options = self._options
-        groups = options.replication_factor // options.input_group_size
-        return options.device_iterations * groups * options.Training.gradient_accumulation
-
     def _compile(self, arguments: Arguments) -> None:
         validate(self._options.toDict())
         description = Description(arguments)
         call = Call(arguments, description)
-        args, kwargs = call.micro_batch(self._options, self._multiplier())
+        args, kwargs = call.micro_batch(self._options)
         extension = core()
         known = frozenset(extension.operators())
         # An operator in place is its sibling out of place.
