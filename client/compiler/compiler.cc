@@ -23,14 +23,16 @@ namespace {
 
 // ResourceExhausted if it does not, unless the environment allows it: options of the engine, which
 // log it, or a plan, which finds the advice beside the executable if it explains what does not fit.
+// Calls `before` before each step of trials.
 absl::Status CheckThatItFits(const graph::Graph& graph, const CompileOptions& options,
-                             Compiled& compiled) {
+                             const BeforeStep& before, Compiled& compiled) {
   const model::MemoryVerdict verdict =
       model::JudgeMemory(*compiled.executable, TopologyOf(options));
   compiled.fits = verdict.fits;
   if (verdict.fits) return absl::OkStatus();
   if (IsExplainedProgram()) {
-    const std::string why = WhyNotFit(graph, options, *compiled.executable, verdict);
+    VPOD_ASSIGN_OR_RETURN(const std::string why,
+                          WhyNotFit(graph, options, *compiled.executable, verdict, before));
     compiled.executable = compiled.executable->WithMemoryAdvice(
         base::Printable(model::AdviceIn(why, verdict), program::kMostAdviceBytes - 3));
   }
@@ -41,8 +43,11 @@ absl::Status CheckThatItFits(const graph::Graph& graph, const CompileOptions& op
   }
   if (engine->allow_out_of_memory && !SdkLogs(LogModule::kEngine, LogLevel::kWarn))
     return absl::OkStatus();
-  if (!engine->allow_out_of_memory)
-    return absl::ResourceExhaustedError(WhyNotFit(graph, options, *compiled.executable, verdict));
+  if (!engine->allow_out_of_memory) {
+    VPOD_ASSIGN_OR_RETURN(const std::string why,
+                          WhyNotFit(graph, options, *compiled.executable, verdict, before));
+    return absl::ResourceExhaustedError(why);
+  }
   // Trials would take many times as long as the compilation, for a warning.
   SdkLog(LogModule::kEngine, LogLevel::kWarn,
          model::UntriedOutOfMemoryMessage(
@@ -95,18 +100,25 @@ uint32_t ReplicasOf(const graph::Graph& graph, const CompileOptions& options) {
 absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& asked_for,
                                  const Progress& progress) {
   const CompileOptions options = IsPlannedProgram() ? OptionsForPlan(asked_for) : asked_for;
-  // Two steps a program, then validation and initial values.
-  const auto total = static_cast<uint32_t>(2 * options.programs.size() + 2);
-  auto report = [&, done = uint32_t{0}](absl::string_view step) mutable {
-    if (progress) progress(step, done++, total);
+  // The steps of the programs, then validation, the check of memory and initial values.
+  const auto total = static_cast<uint32_t>(kStepsOfProgram * options.programs.size() + 3);
+  uint32_t done = 0;
+  const auto report = [&](absl::string_view step) {
+    return progress ? progress(step, done, total) : absl::OkStatus();
+  };
+  const auto before = [&](absl::string_view step) {
+    VPOD_RETURN_IF_ERROR(report(step));
+    ++done;
+    return absl::OkStatus();
   };
   Compiled compiled;
-  VPOD_ASSIGN_OR_RETURN(compiled.executable, MakeExecutable(graph, options, std::ref(report)));
+  VPOD_ASSIGN_OR_RETURN(compiled.executable, MakeExecutable(graph, options, before));
+  VPOD_RETURN_IF_ERROR(before("Checking memory"));
   if (!asked_for.allow_out_of_memory)
-    VPOD_RETURN_IF_ERROR(CheckThatItFits(graph, options, compiled));
-  report("Initial values");
+    VPOD_RETURN_IF_ERROR(CheckThatItFits(graph, options, report, compiled));
+  VPOD_RETURN_IF_ERROR(before("Initial values"));
   compiled.initial_values = InitialValues(*compiled.executable, graph, options);
-  report("Done");
+  VPOD_RETURN_IF_ERROR(report("Done"));
   return compiled;
 }
 

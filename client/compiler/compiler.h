@@ -331,12 +331,13 @@ bool Recomputes(const program::Executable& executable);
 uint32_t ReplicasOf(const graph::Graph& graph, const CompileOptions& options);
 
 // A function that is called before each step of a compilation with the name of the step and the
-// number of steps that are done, and once after the last step.
-using Progress = std::function<void(absl::string_view step, uint32_t done, uint32_t total)>;
+// number of steps that are done, and once after the last step. While the compiler tries what makes
+// a program fit, the number stays. An error ends the compilation.
+using Progress = std::function<absl::Status(absl::string_view step, uint32_t done, uint32_t total)>;
 
 // InvalidArgument: there is a mistake in the graph or the options. ResourceExhausted: the program
 // does not fit the memory of an IPU; the message says why, and which changes make it fit, which the
-// compiler has tried.
+// compiler has tried. Other errors are those of `progress`.
 absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options,
                                  const Progress& progress = {});
 

@@ -111,6 +111,31 @@ TEST(CompilerTest, SameGraphAndOptionsGiveTheSameBytes) {
   EXPECT_EQ(first.initial_values, second.initial_values);
 }
 
+// Each step is announced, and may be the last.
+TEST(CompilerTest, ProgressSeesEachStepAndEndsTheCompilation) {
+  const Model model = TwoLayers();
+  const CompileOptions options{
+      .programs = {{.name = "train", .loss = model.loss, .optimizer = SgdOptions{}},
+                   {.name = "evaluate"}}};
+  std::vector<uint32_t> steps;
+  const auto compiled =
+      Compile(model.graph, options, [&](absl::string_view, uint32_t done, uint32_t total) {
+        steps.push_back(done);
+        EXPECT_EQ(total, 15u);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_THAT(steps, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+  for (uint32_t last : steps) {
+    const auto stopped =
+        Compile(model.graph, options, [&](absl::string_view, uint32_t done, uint32_t) {
+          EXPECT_LE(done, last);
+          return done == last ? absl::CancelledError("enough") : absl::OkStatus();
+        });
+    EXPECT_EQ(stopped.status(), absl::CancelledError("enough"));
+  }
+}
+
 TEST(CompilerTest, TrainingProgram) {
   const Model model = TwoLayers();
   const v1::Executable executable =

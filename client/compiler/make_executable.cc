@@ -26,26 +26,32 @@ namespace {
 
 // Runs the passes from gradients to lowering on a checked graph.
 absl::StatusOr<LoweredProgram> RunPasses(const graph::Graph& graph, const ProgramSpec& spec,
-                                         const CompileOptions& options, PassDump& dump) {
+                                         const CompileOptions& options, const BeforeStep& before,
+                                         PassDump& dump) {
+  VPOD_RETURN_IF_ERROR(before("Adding gradients"));
   VPOD_ASSIGN_OR_RETURN(GraphProgram program, AddGradients(graph, spec, options));
   const auto finish = [&](absl::string_view pass, Form form) {
     const absl::Status status = CheckForm(pass, form, program.graph.nodes());
     return status.ok() ? dump.Add(spec.name, pass, program) : status;
   };
   VPOD_RETURN_IF_ERROR(finish("gradients", Form::kGraph));
+  VPOD_RETURN_IF_ERROR(before("Removing dead code"));
   RemoveDeadCode(program);
   VPOD_RETURN_IF_ERROR(finish("dead-code", Form::kGraph));
   if (options.recomputation != Recomputation::kNone && program.trains()) {
     Recompute(options.recomputation, program);
     VPOD_RETURN_IF_ERROR(finish("recompute", Form::kGraph));
   }
+  VPOD_RETURN_IF_ERROR(before("Fusing operations"));
   if (options.fusion && program.rounding.empty()) {
     Fuse(program);
     VPOD_RETURN_IF_ERROR(finish("fusion", Form::kFused));
   }
+  VPOD_RETURN_IF_ERROR(before("Lowering"));
   LoweredProgram lowered = Lower(program);
   VPOD_RETURN_IF_ERROR(CheckForm("lowering", lowered));
   VPOD_RETURN_IF_ERROR(dump.Add(spec.name, "lowering", lowered));
+  VPOD_RETURN_IF_ERROR(before("Scheduling"));
   VPOD_RETURN_IF_ERROR(
       MakePipeline(program, options.schedule, options.off_chip_activations, lowered));
   if (lowered.pipeline.period > 0) {
@@ -68,8 +74,7 @@ absl::StatusOr<LoweredProgram> RunPasses(const graph::Graph& graph, const Progra
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const program::Executable>> MakeExecutable(
-    const graph::Graph& graph, CompileOptions options,
-    const std::function<void(absl::string_view step)>& report) {
+    const graph::Graph& graph, CompileOptions options, const BeforeStep& before) {
   if (options.schedule == Schedule::kPhased) {
     options.off_chip_weights = options.off_chip_activations = true;
     options.off_chip_optimizer_state = options.off_chip_accumulators = true;
@@ -83,16 +88,15 @@ absl::StatusOr<std::shared_ptr<const program::Executable>> MakeExecutable(
   const bool any_replicas = IsPlannedProgram() && options.tensor_shards == 1;
   Assembler assembler(options.ipus_per_replica, any_replicas ? 0 : ReplicasOf(graph, options));
   for (const ProgramSpec& spec : options.programs) {
-    report("Lowering");
-    VPOD_ASSIGN_OR_RETURN(LoweredProgram program, RunPasses(graph, spec, options, dump));
+    VPOD_ASSIGN_OR_RETURN(LoweredProgram program, RunPasses(graph, spec, options, before, dump));
     assembler.AddState(program);
     programs.push_back(std::move(program));
   }
   for (LoweredProgram& program : programs) {
-    report("Placing tensors");
+    VPOD_RETURN_IF_ERROR(before("Placing tensors"));
     assembler.AddProgram(std::move(program));
   }
-  report("Validating");
+  VPOD_RETURN_IF_ERROR(before("Validating"));
   VPOD_ASSIGN_OR_RETURN(
       auto executable,
       program::Executable::Make(assembler.Finish(), LimitsWithoutMemory(),

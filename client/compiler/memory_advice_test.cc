@@ -229,6 +229,19 @@ TEST(MemoryAdviceTest, EachOptionIsTried) {
   EXPECT_THAT(tried, testing::EndsWith(" Advice that was not tried takes a change of the model."));
 }
 
+TEST(MemoryAdviceTest, TrialsAreStopped) {
+  const Model model = ModelOf({.rows = 1 << 19}, {});
+  int trials = 0;
+  const auto compiled =
+      Compile(model.graph, model.options, [&](absl::string_view step, uint32_t, uint32_t) {
+        if (step != "Trying what fits") return absl::OkStatus();
+        ++trials;
+        return absl::CancelledError("enough");
+      });
+  EXPECT_EQ(compiled.status(), absl::CancelledError("enough"));
+  EXPECT_EQ(trials, 1);
+}
+
 TEST(MemoryAdviceTest, WhatIsNotEnoughAloneIsTriedTogether) {
   const CompileOptions adam{.programs = {{.optimizer = AdamOptions{}}}};
   Network wide{.type = FLOAT16, .rows = 16, .width = 4096, .layers = 60};

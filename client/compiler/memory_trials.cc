@@ -114,16 +114,17 @@ bool Follow(MemoryAdvice advice, CompileOptions& options) {
   return false;
 }
 
-TrialResult CompileAgain(const graph::Graph& graph, CompileOptions options) {
+TrialResult CompileAgain(const graph::Graph& graph, CompileOptions options,
+                         const BeforeStep& before) {
   options.dump_passes.clear();
-  const auto executable = MakeExecutable(graph, options, [](absl::string_view) {});
+  const auto executable = MakeExecutable(graph, options, before);
   if (!executable.ok()) return TrialResult::kRefused;
   return model::JudgeMemory(**executable, TopologyOf(options)).fits ? TrialResult::kFits
                                                                     : TrialResult::kDoesNotFit;
 }
 
 TrialResult Try(const graph::Graph& graph, CompileOptions options,
-                const std::vector<MemoryAdvice>& all) {
+                const std::vector<MemoryAdvice>& all, const BeforeStep& before) {
   std::vector<MemoryAdvice> of_model;
   CompileOptions ignored;
   for (MemoryAdvice advice : all) {
@@ -138,7 +139,7 @@ TrialResult Try(const graph::Graph& graph, CompileOptions options,
     options = IsPlannedProgram() ? OptionsForPlan(changed->options) : changed->options;
   }
   for (MemoryAdvice advice : all) Follow(advice, options);
-  return CompileAgain(changed ? changed->graph : graph, std::move(options));
+  return CompileAgain(changed ? changed->graph : graph, std::move(options), before);
 }
 
 }  // namespace
@@ -147,16 +148,27 @@ model::Topology TopologyOf(const CompileOptions& options) {
   return {.num_replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica};
 }
 
-std::string WhyNotFit(const graph::Graph& graph, const CompileOptions& options,
-                      const program::Executable& executable, const model::MemoryVerdict& verdict) {
+absl::StatusOr<std::string> WhyNotFit(const graph::Graph& graph, const CompileOptions& options,
+                                      const program::Executable& executable,
+                                      const model::MemoryVerdict& verdict,
+                                      const BeforeStep& before) {
   if (const int64_t instructions = InstructionsOf(executable); instructions > kMostInstructions) {
     return model::UntriedOutOfMemoryMessage(
         verdict, options.front.names,
         absl::StrCat("compiling ", instructions, " instructions takes too long"));
   }
-  return model::OutOfMemoryMessage(
-      verdict, NamesWithValues(options),
-      [&](const std::vector<MemoryAdvice>& advice) { return Try(graph, options, advice); });
+  absl::Status stopped;
+  const auto unless_stopped = [&](absl::string_view) {
+    stopped = before("Trying what fits");
+    return stopped;
+  };
+  std::string message = model::OutOfMemoryMessage(
+      verdict, NamesWithValues(options), [&](const std::vector<MemoryAdvice>& advice) {
+        if (!stopped.ok()) return TrialResult::kNotTried;
+        return Try(graph, options, advice, unless_stopped);
+      });
+  VPOD_RETURN_IF_ERROR(stopped);
+  return message;
 }
 
 }  // namespace vpod::compiler

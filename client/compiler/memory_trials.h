@@ -3,7 +3,9 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "client/compiler/compiler.h"
+#include "client/compiler/make_executable.h"
 #include "client/graph/graph.h"
 #include "device/model/memory_advice.h"
 #include "device/program/executable.h"
@@ -15,8 +17,10 @@ model::Topology TopologyOf(const CompileOptions& options);
 
 // Why the executable of graph and options does not fit and what to try, each with the result of its
 // trial. The trials take as long as one compilation for each piece of advice; a program that is
-// large has none.
-std::string WhyNotFit(const graph::Graph& graph, const CompileOptions& options,
-                      const program::Executable& executable, const model::MemoryVerdict& verdict);
+// large has none. `before` is called before each step of them; errors are those that it returns.
+absl::StatusOr<std::string> WhyNotFit(const graph::Graph& graph, const CompileOptions& options,
+                                      const program::Executable& executable,
+                                      const model::MemoryVerdict& verdict,
+                                      const BeforeStep& before);
 
 }  // namespace vpod::compiler

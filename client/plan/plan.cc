@@ -119,7 +119,8 @@ absl::StatusOr<std::string> WhyNotFit(const PlanRequest& request, const model::O
   const model::MemoryVerdict verdict =
       model::JudgeMemory(*compiled.executable, compiler::TopologyOf(model.options));
   if (verdict.fits) return std::string();
-  return compiler::WhyNotFit(model.graph, model.options, *compiled.executable, verdict);
+  const auto go_on = [](absl::string_view) { return absl::OkStatus(); };
+  return compiler::WhyNotFit(model.graph, model.options, *compiled.executable, verdict, go_on);
 }
 
 absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visit) {

@@ -72,7 +72,7 @@ class Model {
   uint32_t output_copies() const;
   uint32_t ipus() const { return options_.ipus_per_replica * program_.options.replicas; }
 
-  // Errors are Compile's of client/compiler. Returns at once if it is compiled.
+  // Errors are Compile's of client/compiler, and those of `progress`. Returns at once if it is compiled.
   absl::Status Compile(const compiler::Progress& progress = {});
   bool is_compiled() const { return compiled_.has_value(); }
   // Attaches to a device and loads the program. State and hyper-parameters are then those of the

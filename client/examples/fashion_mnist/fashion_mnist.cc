@@ -127,13 +127,14 @@ compiler::Progress CompilationBar(const Place& place) {
                                                uint32_t total) mutable {
     const std::chrono::duration<double> elapsed = Clock::now() - start;
     constexpr std::chrono::duration<double> kPatience(0.5);
-    if (!shown && (elapsed < kPatience || done == total)) return;
+    if (!shown && (elapsed < kPatience || done == total)) return absl::OkStatus();
     shown = true;
     std::fprintf(
         stderr, "\r\033[K%s%s",
         render::ProgressBar("Graph compilation", static_cast<double>(done) / total, elapsed)
             .c_str(),
         done == total ? "\n" : "");
+    return absl::OkStatus();
   };
 }
 

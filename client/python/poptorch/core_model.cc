@@ -38,29 +38,32 @@ class CoreModel {
 
   const Model& model() const { return *model_; }
 
+  // An exception of `progress`, and Control-C, end the compilation at its next step.
   void Compile(const py::object& progress) {
     const Use use(*this);
+    std::optional<py::error_already_set> raised;
     auto last = std::chrono::steady_clock::time_point();
-    compiler::Progress report;
-    if (!progress.is_none()) {
-      report = [&](absl::string_view step, uint32_t done, uint32_t total) {
-        constexpr auto kPause = std::chrono::milliseconds(100);
-        const auto now = std::chrono::steady_clock::now();
-        if (now - last < kPause && done < total) return;
-        last = now;
-        const py::gil_scoped_acquire locked;
-        try {
-          progress(std::string(step), done, total);
-        } catch (py::error_already_set& error) {
-          // The compiler goes on: exceptions do not pass through it.
-          error.discard_as_unraisable("progress of a compilation");
-        }
-      };
-    }
+    const auto report = [&](absl::string_view step, uint32_t done, uint32_t total) {
+      constexpr auto kPause = std::chrono::milliseconds(100);
+      const auto now = std::chrono::steady_clock::now();
+      const bool shows = !progress.is_none() && (now - last >= kPause || done == total);
+      const py::gil_scoped_acquire locked;
+      try {
+        if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+        if (shows) progress(std::string(step), done, total);
+      } catch (py::error_already_set& error) {
+        // Exceptions do not pass through the compiler.
+        raised.emplace(error);
+        return absl::CancelledError("the compilation was interrupted");
+      }
+      if (shows) last = now;
+      return absl::OkStatus();
+    };
     const absl::Status status = [&] {
       const py::gil_scoped_release unlocked;
       return model_->Compile(report);
     }();
+    if (raised) throw *raised;
     Check(status);
   }
 
