@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <sstream>
 
 #include "tests/support/pod.h"
 
@@ -29,6 +31,50 @@ TEST(PopTorchTest, ModelsRunAsInPyTorch) {
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_EQ(pod.Shell("grep 'attach .*python' $VPOD_HOME/vipu-agent.log").code, 0);
   EXPECT_EQ(pod.AttachedIpus(), 0);
+}
+
+constexpr char kAgreement[] = "client/python/poptorch/_testing/agreement.py";
+
+// The lines that begin with "weights", each once.
+std::set<std::string> Digests(const Outcome& outcome) {
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  std::set<std::string> digests;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);)
+    if (const size_t at = line.find("weights "); at != line.npos) digests.insert(line.substr(at));
+  EXPECT_FALSE(digests.empty()) << outcome.out << outcome.err;
+  return digests;
+}
+
+// On one IPU, on two one after the other, on two as a pipeline; on a POD and on an IPUModel.
+TEST(PopTorchTest, PlacementsAreEqualToTheBit) {
+  if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-test.txt)";
+  TestPod pod(4, {}, Environment());
+  pod.CreatePartition("p4", 4);
+  std::set<std::string> digests;
+  for (const char* placement : {"single", "sharded", "pipelined"})
+    digests.merge(Digests(pod.Run({"/usr/bin/python3", kAgreement, placement})));
+  pod.environment()["POPTORCH_IPU_MODEL"] = "1";
+  digests.merge(Digests(pod.Run({"/usr/bin/python3", kAgreement, "pipelined"})));
+  EXPECT_EQ(digests.size(), 1u);
+}
+
+// 16 replicas in one process, in four, and in sixteen: each process prints the same weights.
+TEST(PopTorchTest, InstancesAreEqualToTheBit) {
+  if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-test.txt)";
+  TestPod pod(16, {}, Environment());
+  pod.CreatePartition("p16", 16);
+  std::set<std::string> weights;
+  for (const int instances : {1, 4, 16}) {
+    const std::string replicas = std::to_string(16 / instances);
+    const Outcome outcome =
+        pod.Run({"poprun", "--num-instances", std::to_string(instances), "--num-replicas", "16",
+                 "--vipu-partition", "p16", "/usr/bin/python3", kAgreement, "single", replicas},
+                std::chrono::seconds(300));
+    for (const std::string& digest : Digests(outcome))
+      weights.insert(digest.substr(0, digest.find(" losses")));
+  }
+  EXPECT_EQ(weights.size(), 1u);
 }
 
 }  // namespace
