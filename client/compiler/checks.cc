@@ -180,9 +180,14 @@ absl::Status CheckIpus(const graph::Graph& graph, uint32_t ipus) {
     if (!value.name.empty())
       VPOD_RETURN_IF_ERROR(check(absl::StrCat("'", value.name, "'"), value.ipu));
   }
-  for (const graph::Node& node : graph.nodes())
-    VPOD_RETURN_IF_ERROR(check(program::NameOf(graph.origins().at(node.origin)), node.ipu));
-  return absl::OkStatus();
+  const auto check_nodes = [&](const std::vector<graph::Node>& nodes) {
+    for (const graph::Node& node : nodes)
+      VPOD_RETURN_IF_ERROR(check(program::NameOf(graph.origins().at(node.origin)), node.ipu));
+    return absl::OkStatus();
+  };
+  for (const graph::GradientRegion& region : graph.regions())
+    VPOD_RETURN_IF_ERROR(check_nodes(region.nodes));
+  return check_nodes(graph.nodes());
 }
 
 }  // namespace

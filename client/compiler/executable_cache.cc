@@ -102,7 +102,7 @@ class Encoder {
   // The fields of these are named one by one, so that a new one does not compile until it is here.
   void Add(const graph::Value& value) {
     const auto& [type, origin, ipu, name, constant, elements, alias_of, gradient_to, stage,
-                 is_checkpoint] = value;
+                 is_checkpoint, region] = value;
     Add(type);
     Add(static_cast<uint64_t>(origin));
     Add(ipu);
@@ -114,12 +114,26 @@ class Encoder {
     Add(gradient_to);
     Add(stage);
     Add(is_checkpoint);
+    Add(region);
   }
   void Add(const graph::Node& node) {
     const auto& [instruction, ipu, origin] = node;
     Add(instruction.SerializeAsString());  // without maps: the same in every process
     Add(ipu);
     Add(origin);
+  }
+  void Add(const graph::GradientRegion& region) {
+    const auto& [outputs, inputs, cotangents, nodes, gradients, ipu, origin, first_value,
+                 end_value] = region;
+    Add(outputs);
+    Add(inputs);
+    Add(cotangents);
+    Add(nodes);
+    Add(gradients);
+    Add(ipu);
+    Add(origin);
+    Add(first_value);
+    Add(end_value);
   }
   void Add(const program::v1::Origin& origin) { Add(origin.SerializeAsString()); }
   void Add(const graph::GraphOutput& output) {
@@ -197,6 +211,7 @@ class Encoder {
   void Add(const graph::Graph& graph) {
     Add(graph.values());
     Add(graph.nodes());
+    Add(graph.regions());
     Add(graph.origins().all());
     Add(graph.inputs());
     Add(graph.variables());

@@ -172,6 +172,18 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   models.push_back(MakeModel({.alias = stop}));
   models.push_back(MakeModel({.alias = reshape}));
   models.push_back(MakeModel({.alias = pass_by}));
+  const auto region = [](Graph& g, Tensor logits, Tensor) {
+    return g.AddRegion({logits}, {logits}).outputs[0];
+  };
+  models.push_back(MakeModel({.alias = region}));
+  for (double factor : {2, 3}) {
+    models.push_back(MakeModel());
+    Graph& g = models.back().graph;
+    const Graph::Region hook = g.AddRegion({g.variables()[0]}, {g.variables()[0]});
+    g.RecordRegion(hook, [&] {
+      return std::vector{g.Multiply(hook.cotangents[0], g.Constant({FLOAT32, {}}, factor))};
+    });
+  }
   const auto add_constant = [&](const std::string& elements) {
     models.push_back(MakeModel());
     models.back().graph.Constant({program::v1::UINT8, {2}}, elements);

@@ -17,7 +17,7 @@
 // or constant (`constant 0.5`, or `constant elements "0000803f00000040"`, hexadecimal), an alias of
 // another value, or `dead` if the node that made it is left out. An alias is `reshape (%1)`, `stop
 // (%1)`, or `pass_by (%1) gradient to %0`, where the line of %0 may be later or left out: its
-// gradient has been added.
+// gradient has been added. For the same reason an output of a gradient region is a stop.
 #pragma once
 
 #include <string>

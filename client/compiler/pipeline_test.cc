@@ -124,6 +124,51 @@ TEST(PipelineTest, ReplicasTrainAsReplicasOfOneIpuDo) {
   }
 }
 
+// Four layers. The gradient of the second goes by way of a hook, if there is one, which reads
+// values of the stages before and behind it, and draws random bits.
+Network HookedLayers(uint32_t stages, bool has_hook = true) {
+  Network network;
+  Graph& g = network.graph;
+  Tensor x = g.Input("x", {FLOAT32, {kBatch, kWidth}}), first;
+  Graph::Region hook;
+  for (uint32_t layer = 0; layer < 4; ++layer) {
+    g.SetIpu(layer * stages / 4);
+    g.SetStage(layer * stages / 4);
+    const Tensor w = g.Variable(absl::StrCat("w", layer), {FLOAT32, {kWidth, kWidth}},
+                                RandomValues(kWidth * kWidth, layer));
+    x = g.Unary(v1::TANH, g.MatMul(x, w));
+    if (layer == 0) first = x;
+    if (layer != 1 || !has_hook) continue;
+    hook = g.AddRegion({x}, {x});
+    x = hook.outputs[0];
+  }
+  if (has_hook) {
+    g.RecordRegion(hook, [&] {
+      const Tensor scaled = g.Multiply(g.Dropout(hook.cotangents[0], 0.25f), first);
+      return std::vector{g.Add(scaled, g.Multiply(x, g.Constant({FLOAT32, {}}, 0.01)))};
+    });
+  }
+  network.loss = g.Mean(g.SoftmaxCrossEntropy(x, g.Input("labels", {INT32, {kBatch}})));
+  g.Output("loss", network.loss);
+  return network;
+}
+
+TEST(PipelineTest, GradientRegionsBelongToTheirStage) {
+  const std::vector<std::string> weights = {"w0", "w1", "w2", "w3"};
+  const Result one = Train(HookedLayers(1), {}, 9, 1, weights);
+  EXPECT_NE(one.weights, Train(HookedLayers(1, false), {}, 9, 1, weights).weights);
+  for (Schedule schedule : kPipelines) {
+    for (Recomputation recomputation : {Recomputation::kNone, Recomputation::kPipeline}) {
+      SCOPED_TRACE(static_cast<int>(schedule));
+      const CompileOptions options{
+          .ipus_per_replica = 4, .schedule = schedule, .recomputation = recomputation};
+      const Result pipeline = Train(HookedLayers(4), options, 9, 1, weights);
+      EXPECT_EQ(pipeline.losses, one.losses);
+      EXPECT_EQ(pipeline.weights, one.weights);
+    }
+  }
+}
+
 // A run takes as many cycles as the planner predicts.
 TEST(PipelineTest, TimelinesEndWhenRunsDo) {
   for (Schedule schedule :

@@ -168,6 +168,31 @@ inline TestProgram Aliases(Recomputation recomputation, const char* name) {
   return test;
 }
 
+// Gradients of the program's own, which read values of the forward pass: a hook and a function with
+// two outputs, of which one is not used.
+inline TestProgram Regions(Recomputation recomputation, const char* name) {
+  TestProgram test{.name = name};
+  test.options.recomputation = recomputation;
+  Graph& graph = test.graph;
+  const Tensor w = graph.Variable("w", {FLOAT32, {4, 3}}, std::vector<float>(12, 0.5f));
+  const Graph::Region hook = graph.AddRegion({w}, {w});
+  const Tensor x = graph.Multiply(graph.Input("x", {FLOAT32, {4, 3}}), hook.outputs[0]);
+  const Tensor square = graph.Multiply(x, x);
+  const Graph::Region function =
+      graph.AddRegion({graph.Unary(program::v1::TANH, square), graph.Reshape(square, {12})}, {x});
+  graph.RecordRegion(function, [&] {
+    const Tensor second = graph.Reshape(graph.Relu(function.cotangents[1]), {4, 3});
+    return std::vector{graph.Add(graph.Multiply(function.cotangents[0], x), second)};
+  });
+  const Tensor y = graph.Dropout(graph.Relu(function.outputs[0]), 0.25f);
+  graph.RecordRegion(
+      hook, [&] { return std::vector{graph.Add(graph.Dropout(hook.cotangents[0], 0.5f), y)}; });
+  graph.Output("y", y);
+  test.options.programs = {{.name = "train", .loss = graph.Sum(y), .optimizer = SgdOptions{}},
+                           {.name = "infer"}};
+  return test;
+}
+
 inline TestProgram RemoteBuffers() {
   TestProgram test{.name = "RemoteBuffers"};
   Graph& graph = test.graph;
@@ -304,6 +329,8 @@ inline std::vector<TestProgram> SmallPrograms() {
           Dropout(),
           Aliases(Recomputation::kNone, "Aliases"),
           Aliases(Recomputation::kAll, "RecomputedAliases"),
+          Regions(Recomputation::kNone, "Regions"),
+          Regions(Recomputation::kAll, "RecomputedRegions"),
           RemoteBuffers(),
           Pipeline(Schedule::kGrouped, "Grouped"),
           Pipeline(Schedule::kInterleaved, "Interleaved"),

@@ -40,6 +40,7 @@ Tensor Graph::Constant(TensorType type, double value) {
   if (!status.ok()) return Refuse("constant", status.message());
   const Tensor tensor = NewValue(std::move(type));
   values_.back().origin = Origin::kConstant;
+  values_.back().region = ~0u;
   values_.back().constant = value;
   return tensor;
 }
@@ -65,6 +66,7 @@ Tensor Graph::Constant(TensorType type, std::string elements) {
   }
   const Tensor tensor = NewValue(std::move(type));
   values_.back().origin = Origin::kConstant;
+  values_.back().region = ~0u;
   values_.back().elements = std::make_shared<const std::string>(std::move(elements));
   constants_.emplace(hash, tensor.id);
   return tensor;

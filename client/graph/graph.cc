@@ -37,15 +37,26 @@ Tensor Graph::Refuse(absl::string_view op, absl::string_view why) {
 
 bool Graph::Usable(absl::Span<const Tensor> tensors, absl::string_view op) {
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].valid() && tensors[i].id < values_.size()) continue;
-    Refuse(op, absl::StrCat("operand ", i, " is not a value of this graph"));
+    const bool exists = tensors[i].valid() && tensors[i].id < values_.size();
+    const uint32_t region = exists ? values_[tensors[i].id].region : ~0u;
+    if (exists && (region == ~0u || region == recording_)) continue;
+    Refuse(op, absl::StrCat("operand ", i,
+                            exists ? " belongs to a gradient region and cannot be used outside it"
+                                   : " is not a value of this graph"));
     return false;
   }
   return status_.ok();
 }
 
+bool Graph::UsableOutsideRegions(absl::Span<const Tensor> tensors, absl::string_view op) {
+  if (!Usable(tensors, op)) return false;
+  if (recording_ == ~0u) return true;
+  Refuse(op, "not allowed in a gradient region");
+  return false;
+}
+
 void Graph::Checkpoint(Tensor value) {
-  if (Usable({value}, "checkpoint")) values_[RootOf(value.id)].is_checkpoint = true;
+  if (UsableOutsideRegions({value}, "checkpoint")) values_[RootOf(value.id)].is_checkpoint = true;
 }
 
 Tensor Graph::AddLike(Tensor value, Tensor source) {
@@ -57,7 +68,7 @@ Tensor Graph::AddLike(Tensor value, Tensor source) {
 }
 
 Tensor Graph::NewValue(TensorType type) {
-  values_.push_back({.type = std::move(type), .ipu = ipu_, .stage = stage_});
+  values_.push_back({.type = std::move(type), .ipu = ipu_, .stage = stage_, .region = recording_});
   return {static_cast<uint32_t>(values_.size() - 1)};
 }
 
@@ -86,7 +97,8 @@ v1::Origin Graph::OriginOf(absl::string_view op) const {
 
 void Graph::AddNode(v1::Instruction instruction) {
   const uint32_t origin = origins_.Add(OriginOf(program::LabelOf(instruction)));
-  nodes_.push_back({std::move(instruction), ipu_, origin});
+  std::vector<Node>& nodes = recording_ == ~0u ? nodes_ : regions_[recording_].nodes;
+  nodes.push_back({std::move(instruction), ipu_, origin});
 }
 
 std::vector<Tensor> Graph::AddOperation(v1::Instruction attributes, std::vector<Tensor> inputs) {
@@ -139,6 +151,7 @@ Tensor Graph::NewNamed(absl::string_view name, TensorType type, Origin origin) {
   }
   const Tensor tensor = NewValue(std::move(type));
   values_.back().origin = origin;
+  values_.back().region = ~0u;
   values_.back().name = std::string(name);
   return tensor;
 }
@@ -189,7 +202,7 @@ Tensor Graph::Buffer(absl::string_view name, TensorType type, InitialValue initi
 }
 
 void Graph::Assign(Tensor variable, Tensor value, Assigned when) {
-  if (!Usable({variable, value}, "assign")) return;
+  if (!UsableOutsideRegions({variable, value}, "assign")) return;
   if (values_[variable.id].origin != Origin::kVariable) {
     Refuse("assign", "operand 0 must be a buffer or variable");
   } else if (TypeOf(variable) != TypeOf(value)) {
@@ -202,7 +215,7 @@ void Graph::Assign(Tensor variable, Tensor value, Assigned when) {
 }
 
 void Graph::Output(absl::string_view name, Tensor value) {
-  if (!Usable({value}, "output")) return;
+  if (!UsableOutsideRegions({value}, "output")) return;
   if (name.empty()) {
     Fail(absl::InvalidArgumentError("outputs need a name"));
     return;
@@ -355,6 +368,8 @@ Tensor Graph::SoftmaxCrossEntropy(Tensor logits, Tensor labels,
 const Graph::RandomState& Graph::GetRandomState() {
   RandomState& state = random_[ipu_];
   if (state.seed.valid()) return state;
+  // Other operations than those of a region that asks first may read the state.
+  const uint32_t recording_before = std::exchange(recording_, ~0u);
   const TensorType number{v1::UINT32, {}};
   if (!replicas_.valid()) SetReplicas(1);
   const std::string suffix = ipu_ == 0 ? "" : absl::StrCat("/ipu", ipu_);
@@ -369,6 +384,7 @@ const Graph::RandomState& Graph::GetRandomState() {
   state.micro_batch = Add(state.first, AddSimple(std::move(replica), {}));
   const Tensor next = Add(state.counter, Constant(number, 1));
   if (status_.ok()) assignments_.push_back({state.counter, next, Assigned::kIfRead});
+  recording_ = recording_before;
   return state;
 }
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,6 +30,8 @@ namespace vpod::graph {
 
 // Prefix of the buffers from which random numbers follow.
 inline constexpr char kRandomPrefix[] = "random/";
+
+class GradientMap;
 
 class Graph {
  public:
@@ -244,6 +247,20 @@ class Graph {
   // gradient stays as it is; invalid if there is none.
   Tensor SumOfUses(Tensor value, const std::vector<Tensor>& gradients);
 
+  // Gradients that the program defines, as by torch.autograd.Function. The outputs equal `values`;
+  // their gradients, for which the cotangents stand, reach `inputs` only by way of the operations
+  // that RecordRegion adds.
+  struct Region {
+    uint32_t number = ~0u;
+    std::vector<Tensor> outputs, cotangents;
+  };
+  Region AddRegion(const std::vector<Tensor>& values, const std::vector<Tensor>& inputs);
+  // Calls `record` at once, and only here. It returns the gradient of each input, in its type, or
+  // an invalid tensor for none. The operations that it adds read the cotangents and any values of
+  // the graph, also later ones, and belong to the last stage among those of the values and inputs.
+  // Nothing else reads what they make. The gradient of an output that influences no loss is zeros.
+  void RecordRegion(const Region& region, const std::function<std::vector<Tensor>()>& record);
+
   // --- For the gradients and the compiler ---
   // The values from which random numbers on the current IPU follow.
   struct RandomState {
@@ -270,6 +287,8 @@ class Graph {
   const std::vector<Tensor>& variables() const { return variables_; }
   const std::vector<Tensor>& buffers() const { return buffers_; }
   const std::vector<Assignment>& assignments() const { return assignments_; }
+  // By their numbers.
+  const std::vector<GradientRegion>& regions() const { return regions_; }
   // The remote buffers of each IPU, by index.
   const std::map<uint32_t, std::vector<v1::RemoteBuffer>>& remote_buffers() const {
     return remote_buffers_;
@@ -311,6 +330,8 @@ class Graph {
   const v1::RemoteBuffer* FindRemoteBuffer(RemoteBuffer buffer, absl::string_view op);
   // Whether they are values of this graph and nothing went wrong yet; `op` is what needs them.
   bool Usable(absl::Span<const Tensor> tensors, absl::string_view op);
+  // The same of what a gradient region cannot do; fails while one is recorded.
+  bool UsableOutsideRegions(absl::Span<const Tensor> tensors, absl::string_view op);
   // Fails with the name of what was asked for in this scope.
   Tensor Refuse(absl::string_view op, absl::string_view why);
   Tensor NewNamed(absl::string_view name, TensorType type, Origin origin);
@@ -318,6 +339,12 @@ class Graph {
   Tensor NewState(absl::string_view kind, absl::string_view name, TensorType type,
                   InitialValue initial);
 
+  // Adds what a region passes back to its inputs.
+  void AddRegionGradients(const GradientRegion& region, GradientMap& gradients);
+  // Adds the operations of a region with the gradients of its outputs, and returns those of its
+  // inputs.
+  std::vector<Tensor> CopyRegion(const GradientRegion& region,
+                                 const std::vector<Tensor>& cotangents);
   // Gradients by different uses of a value, with their products joined.
   std::vector<Tensor> Joined(const std::vector<Tensor>& gradients);
   // The origin of an operation that is added now.
@@ -331,6 +358,8 @@ class Graph {
   const v1::Origin* backward_of_ = nullptr;  // while gradients of this operation are added
   std::vector<Value> values_;
   std::vector<Node> nodes_;
+  std::vector<GradientRegion> regions_;
+  uint32_t recording_ = ~0u;  // the region to which operations are added; ~0u: none
   std::vector<Tensor> inputs_, variables_, buffers_;
   std::multimap<size_t, uint32_t> constants_;  // with elements, by their hash
   std::map<uint32_t, RandomState> random_;     // by IPU

@@ -49,6 +49,7 @@ struct Value {
   uint32_t gradient_to = ~0u;
   uint32_t stage = 0;  // of a pipeline, to which it belongs
   bool is_checkpoint = false;
+  uint32_t region = ~0u;  // the number of the gradient region to which it belongs; ~0u: to none
 };
 
 struct GraphOutput {
@@ -74,7 +75,20 @@ struct Assignment {
   Assigned when = Assigned::kInTraining;
 };
 
-// All that a graph consists of, but for the initial values of its variables.
+// Gradients that a program defines itself: operations that make the gradients of `inputs` from
+// those of `outputs`. They stand beside the nodes of the graph, and are copied to them when
+// gradients are added.
+struct GradientRegion {
+  std::vector<Tensor> outputs, inputs;
+  std::vector<Tensor> cotangents;  // stand for the gradients of the outputs, and have their types
+  std::vector<Node> nodes;         // read cotangents and any values of the forward pass
+  std::vector<Tensor> gradients;   // of the inputs; invalid: none
+  uint32_t ipu = 0;                // on which the nodes are
+  uint32_t origin = 0;             // in the graph's table; its stage is that of the nodes
+  uint32_t first_value = 0, end_value = 0;  // ids of values made in recording; 0, 0: not recorded
+};
+
+// All that a graph with gradients consists of, but for the initial values of its variables.
 struct GraphParts {
   std::vector<Value> values;  // by id
   std::vector<Node> nodes;    // in an order of execution

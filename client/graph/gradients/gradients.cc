@@ -172,7 +172,7 @@ std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,
                                                         absl::Span<const Tensor> wanted,
                                                         Tensor scale) {
   const std::vector<std::vector<Tensor>> none(wanted.size());
-  if (!Usable({loss}, "gradients")) return none;
+  if (!UsableOutsideRegions({loss}, "gradients")) return none;
   for (Tensor tensor : wanted) {
     if (!Usable({tensor}, "gradients")) return none;
   }
@@ -194,11 +194,21 @@ std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,
   for (size_t i = 0; i < nodes_.size(); ++i) {
     for (uint32_t output : nodes_[i].instruction.outputs()) producer[output] = i;
   }
+  std::map<uint32_t, uint32_t> region_of;  // by output
+  for (uint32_t number = 0; number < regions_.size(); ++number) {
+    for (Tensor output : regions_[number].outputs) region_of[output.id] = number;
+  }
   std::set<size_t> done;
+  std::set<uint32_t> done_regions;
   // Values before the first wanted one do not depend on any of them.
   uint32_t first = loss.id;
   for (Tensor tensor : wanted) first = std::min(first, tensor.id);
   for (uint32_t id = loss.id + 1; id-- > first;) {
+    if (const auto region = region_of.find(id); region != region_of.end()) {
+      if (gradients.HasAny(id) && done_regions.insert(region->second).second)
+        AddRegionGradients(regions_[region->second], gradients);
+      continue;
+    }
     const auto it = producer.find(id);
     if (it == producer.end() && gradients.HasParts(id)) {
       const v1::Origin origin = OriginOfSum(values_[id]);
