@@ -73,6 +73,7 @@ absl::StatusOr<BuiltGraph> Builder::Build() {
   VPOD_RETURN_IF_ERROR(CheckTape(tape_));
   VPOD_RETURN_IF_ERROR(ListSources());
   for (const Record& record : tape_.records) VPOD_RETURN_IF_ERROR(AddRecord(record));
+  VPOD_RETURN_IF_ERROR(RecordRegions());
   VPOD_RETURN_IF_ERROR(UnsupportedError());
   for (ValueId checkpoint : tape_.checkpoints) {
     VPOD_ASSIGN_OR_RETURN(const Tensor value, ValueOf(checkpoint));

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <initializer_list>
+#include <utility>
+
 #include "client/poptorch/losses.h"
 #include "client/poptorch/options.h"
 #include "client/poptorch/tape_writer.h"
@@ -116,6 +120,146 @@ TEST(BuildGraph, PutsStateWhereItIsFirstUsed) {
   EXPECT_THAT(MessageOf(BuildGraph(writer.tape(), {}, {}).status()),
               HasSubstr("parameter 'w' is used on IPU 0 and on IPU 1"));
   EXPECT_TRUE(BuildGraph(writer.tape(), {.strategy = Strategy::kSharded}, {}).ok());
+}
+
+// --- Gradients of the program's own ---
+
+// A hook of a tensor that doubles its gradient.
+ValueId Doubled(TapeWriter& writer, ValueId value, const program::Dims& dims) {
+  return writer.Region({value}, {value}, [&](const std::vector<ValueId>& cotangents) {
+    return std::vector{writer.Op("mul.Scalar", {Use{cotangents[0], true}, 2.0}, dims)};
+  })[0];
+}
+
+absl::StatusOr<BuiltGraph> BuildTrained(TapeWriter& writer, ValueId loss,
+                                        std::vector<std::string> parameters,
+                                        Strategy strategy = Strategy::kPipelined) {
+  writer.Loss(loss);
+  return BuildGraph(writer.tape(), {.training = true, .strategy = strategy},
+                    Sgd(std::move(parameters)));
+}
+
+TEST(BuildRegion, PutsItsOperationsBesideTheGraph) {
+  TapeWriter writer;
+  const ValueId x = writer.Input("x", {2, 2});
+  const ValueId w = writer.Parameter("w", {2, 2});
+  const ValueId y = writer.Op("mm.default", {Use{x}, Use{w}}, {2, 2});
+  const ValueId scaled = Doubled(writer, y, {2, 2});
+  const ValueId loss = writer.Op("sum.default", {Use{scaled}, {}}, {});
+  const auto built = BuildTrained(writer, loss, {"w"});
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->graph.nodes().size(), 2u);
+  ASSERT_EQ(built->graph.regions().size(), 1u);
+  EXPECT_EQ(built->graph.regions()[0].nodes.size(), 1u);
+}
+
+TEST(BuildRegion, IsWhatItIsGivenWhereNoGradientComes) {
+  for (const bool training : {false, true}) {
+    TapeWriter writer;
+    const ValueId x = writer.Input("x", {2, 2});
+    const ValueId frozen = writer.Parameter("w", {2, 2}, /*requires_grad=*/false);
+    const ValueId y = writer.Op("mm.default", {Use{x}, Use{frozen}}, {2, 2});
+    const ValueId loss = writer.Op("sum.default", {Use{Doubled(writer, y, {2, 2})}, {}}, {});
+    writer.Loss(loss);
+    const auto built = BuildGraph(writer.tape(), {.training = training}, {});
+    ASSERT_TRUE(built.ok()) << built.status();
+    EXPECT_TRUE(built->graph.regions().empty());
+    EXPECT_EQ(built->graph.nodes().size(), 2u);
+  }
+}
+
+// Hooks are registered and functions finished in later blocks; hooks of parameters come first.
+TEST(BuildRegion, BelongsToTheStageOfItsValues) {
+  TapeWriter writer;
+  const ValueId x = writer.Input("x", {2, 2});
+  const ValueId w = Doubled(writer, writer.Parameter("w", {2, 2}), {2, 2});
+  const ValueId v = Doubled(writer, Doubled(writer, writer.Parameter("v", {2, 2}), {2, 2}), {2, 2});
+  writer.SetBlock({.stage = 0, .ipu = 0});
+  const ValueId y = writer.Op("mm.default", {Use{x}, Use{w}}, {2, 2});
+  writer.SetBlock({.stage = 1, .ipu = 1});
+  const ValueId hooked = Doubled(writer, y, {2, 2});
+  writer.SetBlock({.stage = 0, .ipu = 0});
+  const ValueId same_stage = writer.Op("relu.default", {Use{hooked}}, {2, 2});
+  writer.SetBlock({.stage = 1, .ipu = 1});
+  const ValueId z = writer.Op("mm.default", {Use{same_stage}, Use{v}}, {2, 2});
+  const ValueId loss = writer.Op("sum.default", {Use{z}, {}}, {});
+  const auto built = BuildTrained(writer, loss, {"v", "w"});
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->stages, 2u);
+  std::vector<uint32_t> stages, ipus;
+  for (const graph::GradientRegion& region : built->graph.regions()) {
+    stages.push_back(built->graph.origins().at(region.origin).stage());
+    ipus.push_back(region.ipu);
+  }
+  EXPECT_THAT(stages, ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(ipus, ElementsAre(0, 0, 1, 1));
+
+  writer.SetBlock({.stage = 2, .ipu = 2});
+  writer.Result(writer.Op("mm.default", {Use{z}, Use{v}}, {2, 2}));
+  EXPECT_THAT(MessageOf(BuildTrained(writer, loss, {"v", "w"}).status()),
+              HasSubstr("parameter 'v' is used on IPU 1 and on IPU 2"));
+}
+
+TEST(BuildRegion, ReadsValuesThatAreMadeLater) {
+  TapeWriter writer;
+  const ValueId x = writer.Input("x", {2, 2});
+  const ValueId y = writer.Op("mm.default", {Use{x}, Use{writer.Parameter("w", {2, 2})}}, {2, 2});
+  ValueId product = kNoValue;
+  const ValueId hooked = writer.Region({y}, {y}, [&](const std::vector<ValueId>& cotangents) {
+    return std::vector{product =
+                           writer.Op("mul.Tensor", {Use{cotangents[0], true}, Use{}}, {2, 2})};
+  })[0];
+  const ValueId later = writer.Op("exp.default", {Use{hooked}}, {2, 2});
+  writer.tape().regions[0].records[0].arguments[1] = Use{later, true};
+  const ValueId loss = writer.Op("sum.default", {Use{later}, {}}, {});
+  const auto built = BuildTrained(writer, loss, {"w"});
+  ASSERT_TRUE(built.ok()) << built.status();
+  graph::Graph graph = built->graph;
+  EXPECT_TRUE(graph.Gradients(*built->loss, graph.variables())[0].valid());
+  EXPECT_TRUE(graph.status().ok()) << graph.status();
+
+  writer.Result(product);  // which is made backward only
+  EXPECT_THAT(MessageOf(BuildTrained(writer, loss, {"w"}).status()),
+              HasSubstr("belongs to a gradient region"));
+}
+
+TEST(BuildRegion, NamesTheFunctionOfAMistake) {
+  TapeWriter writer;
+  const ValueId x = writer.Input("x", {2, 2});
+  const ValueId w = writer.Parameter("w", {2, 2});
+  const ValueId y = writer.Op("mm.default", {Use{x}, Use{w}}, {2, 2});
+  const ValueId hooked = Doubled(writer, y, {2, 2});
+  const ValueId loss = writer.Op("sum.default", {Use{hooked}, {}}, {});
+  const Tape right = writer.tape();
+  Tape& tape = writer.tape();
+  tape.regions[0].gradients = {loss};
+  EXPECT_THAT(MessageOf(BuildTrained(writer, loss, {"w"}).status()),
+              HasSubstr("the gradient of input 0 is float32[], must be float32[2,2], in the "
+                        "gradient of Function"));
+  tape = right;
+  tape.operators.push_back("strange.default");
+  tape.regions[0].records[0].op = static_cast<uint32_t>(tape.operators.size() - 1);
+  EXPECT_THAT(MessageOf(BuildTrained(writer, loss, {"w"}).status()),
+              HasSubstr("Unsupported ops found in compiled model: [aten::strange]"));
+  for (const auto& [damage, text] :
+       std::initializer_list<std::pair<std::function<void(Region&)>, const char*>>{
+           {[](Region& region) { region.cotangents[0] = 1000; }, "a cotangent has a number"},
+           {[](Region& region) { region.gradients[0] = 1000; }, "a gradient has a number"},
+           {[](Region& region) { region.records[0].outputs[0] = 1000; }, "an output of a record"},
+           {[](Region& region) { region.gradients.clear(); }, "the arguments of a region"},
+           {[](Region& region) { region.cotangents.push_back(0); }, "the arguments of a region"}}) {
+    tape = right;
+    damage(tape.regions[0]);
+    EXPECT_THAT(MessageOf(BuildTrained(writer, loss, {"w"}).status()), HasSubstr(text));
+  }
+  tape = right;
+  for (const Argument& wrong : {Argument(int64_t{1}), Argument(int64_t{-1}), Argument(0.5)}) {
+    for (Record& record : tape.records) {
+      if (record.arguments.size() == 3) record.arguments[2] = wrong;
+    }
+    EXPECT_THAT(MessageOf(BuildTrained(writer, loss, {"w"}).status()),
+                HasSubstr("the arguments of a region"));
+  }
 }
 
 // A pipeline of as many IPUs as given.

@@ -19,8 +19,22 @@ namespace vpod::poptorch {
 
 // What a value of the tape is before any operator has made it.
 struct Source {
-  enum class Kind { kOperator, kParameter, kBuffer, kInput, kConstant } kind = Kind::kOperator;
-  size_t place = 0;  // in the tape's list of that kind
+  enum class Kind {
+    kOperator,
+    kParameter,
+    kBuffer,
+    kInput,
+    kConstant,
+    kHook,  // another of these that gets its gradient by way of a region
+  } kind = Kind::kOperator;
+  size_t place = 0;           // in the tape's list of that kind; of a hook: that of its record
+  ValueId hooked = kNoValue;  // of a hook: the other value
+};
+
+// The operands of poptorch::region.
+struct RegionUse {
+  std::vector<ValueId> values, inputs;
+  size_t number = 0;  // in the tape's list
 };
 
 class Builder {
@@ -54,6 +68,9 @@ class Builder {
 
   // --- Operators (records.cc) ---
   absl::Status AddRecord(const Record& record);
+  absl::Status AddOperator(const Record& record);
+  // Whether a gradient that is wanted flows through a use of a value.
+  bool HasGradient(const Record& record) const;
   void EnterBlock(int32_t block);
   absl::StatusOr<aten::Argument> Convert(const Argument& argument);
   absl::StatusOr<std::vector<aten::Argument>> ArgumentsOf(const Record& record);
@@ -67,6 +84,15 @@ class Builder {
   absl::Status UnsupportedError() const;
   // "layer1.0 (model.py:12)"
   std::string PlaceOf(const Record& record) const;
+
+  // --- Gradients of the program's own (regions.cc) ---
+  absl::Status AddRegion(const Record& record);
+  absl::StatusOr<RegionUse> RegionOf(const Record& record) const;
+  absl::Status MakeRegion(const Record& record);
+  // When all values of the forward pass are there.
+  absl::Status RecordRegions();
+  absl::StatusOr<std::vector<graph::Tensor>> AddRegionRecords(
+      const Region& region, const std::vector<graph::Tensor>& cotangents);
 
   // --- What leaves the graph (build.cc) ---
   absl::Status AddResults();
@@ -84,6 +110,9 @@ class Builder {
   std::vector<Source> sources_;                // by number
   std::map<ValueId, std::string> mismatches_;  // outputs of other types than on the tape
   std::map<size_t, float> proportions_;        // of the nodes that are products, by their number
+  // The regions of the graph, with their numbers on the tape.
+  std::vector<std::pair<graph::Graph::Region, size_t>> regions_;
+  bool in_region_ = false;
   // What the operators are that are not known, with their places, in program order.
   std::vector<std::pair<std::string, std::string>> unsupported_;
 };

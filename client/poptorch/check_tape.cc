@@ -30,6 +30,15 @@ class Checker {
     for (ValueId value : tape_.checkpoints) {
       if (!Exists(value)) return Bad("a checkpoint");
     }
+    for (const Region& region : tape_.regions) {
+      VPOD_RETURN_IF_ERROR(CheckRecords(region.records));
+      for (ValueId cotangent : region.cotangents) {
+        if (!Exists(cotangent)) return Bad("a cotangent");
+      }
+      for (ValueId gradient : region.gradients) {
+        if (!ExistsOrNone(gradient)) return Bad("a gradient");
+      }
+    }
     return absl::OkStatus();
   }
 

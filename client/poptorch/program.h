@@ -66,6 +66,17 @@ struct LossMark {
   std::string name;
 };
 
+// Gradients of the program's own: of a torch.autograd.Function or a hook of a tensor. The records
+// make them of the cotangents, the gradients of the region's outputs, and of any values of the
+// forward pass, also later ones. The operator poptorch::region has uses of values, which its
+// outputs equal, uses of the inputs that get gradients, and the number of the region.
+struct Region {
+  std::string name;  // of the function
+  std::vector<ValueId> cotangents;
+  std::vector<ValueId> gradients;  // of the inputs; kNoValue: none
+  std::vector<Record> records;     // in program order
+};
+
 struct BlockPlace {
   uint32_t stage = 0, ipu = 0;
   int32_t phase = -1;  // of a phased execution
@@ -84,6 +95,7 @@ struct Tape {
   std::vector<LossMark> losses;  // in program order
   std::vector<ValueId> checkpoints;
   std::vector<std::pair<ValueId, float>> available_memory;  // share of a tile for what makes it
+  std::vector<Region> regions;
 };
 
 // How the IPUs of a replica share the work: poptorch.PipelinedExecution and its siblings.

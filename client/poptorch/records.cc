@@ -20,6 +20,7 @@ using program::TensorType;
 namespace {
 
 constexpr absl::string_view kOwnOperators = "poptorch::";
+constexpr absl::string_view kRegion = "poptorch::region.default";
 // Reductions of identity_loss.
 constexpr int64_t kSum = 0, kMean = 1;
 
@@ -67,15 +68,9 @@ absl::StatusOr<std::vector<aten::Argument>> Builder::ArgumentsOf(const Record& r
 
 absl::StatusOr<std::vector<Tensor>> Builder::LowerOwn(absl::string_view name,
                                                       const Record& record) {
-  const bool is_region = name == "region.default";
-  if (is_region ? options_.training
-                : name != "pass_by.default" && name != "identity_loss.default") {
+  if (name != "pass_by.default" && name != "identity_loss.default")
     return absl::UnimplementedError(absl::StrCat(name, " is not among the operators of PopTorch"));
-  }
-  VPOD_ASSIGN_OR_RETURN(std::vector<aten::Argument> arguments, ArgumentsOf(record));
-  // A span with gradients of the program's own: forward it is what it is given.
-  if (is_region && !arguments.empty() && std::holds_alternative<std::vector<Tensor>>(arguments[0]))
-    return std::get<std::vector<Tensor>>(arguments[0]);
+  VPOD_ASSIGN_OR_RETURN(const std::vector<aten::Argument> arguments, ArgumentsOf(record));
   const auto is_tensor = [&](size_t i) {
     return i < arguments.size() && std::holds_alternative<Tensor>(arguments[i]);
   };
@@ -147,32 +142,26 @@ absl::Status Builder::SetOutputs(const std::string& name, const Record& record,
   return absl::OkStatus();
 }
 
-absl::Status Builder::AddRecord(const Record& record) {
-  EnterBlock(record.block);
-  const std::string& name = tape_.operators[record.op];
-  const size_t first_node = graph_.nodes().size();
-  const Graph::Scope scope = Graph::Scope::At(graph_, tape_.scopes[record.scope]);
-  bool has_gradient = false;
-  const auto look = [&](const Use& use) {
-    if (use.value != kNoValue && !use.stop)
-      has_gradient = has_gradient || has_gradient_[static_cast<size_t>(use.value)];
+bool Builder::HasGradient(const Record& record) const {
+  const auto flows = [&](const Use& use) {
+    return use.value != kNoValue && !use.stop && has_gradient_[static_cast<size_t>(use.value)];
   };
-  for (const Argument& argument : record.arguments) {
-    if (const auto* use = std::get_if<Use>(&argument)) look(*use);
-    if (const auto* uses = std::get_if<std::vector<Use>>(&argument))
-      std::for_each(uses->begin(), uses->end(), look);
-  }
+  return std::any_of(record.arguments.begin(), record.arguments.end(), [&](const Argument& each) {
+    if (const auto* use = std::get_if<Use>(&each)) return flows(*use);
+    const auto* uses = std::get_if<std::vector<Use>>(&each);
+    return uses != nullptr && std::any_of(uses->begin(), uses->end(), flows);
+  });
+}
+
+absl::Status Builder::AddRecord(const Record& record) {
+  const bool has_gradient = HasGradient(record);
   for (ValueId output : record.outputs) {
     if (output != kNoValue) has_gradient_[static_cast<size_t>(output)] = has_gradient;
   }
-
-  absl::StatusOr<std::vector<Tensor>> outputs = Lower(name, record);
-  absl::Status status = outputs.status();
-  if (absl::IsUnimplemented(status)) return AddUnsupported(name, record);
-  if (status.ok()) status = graph_.TakeStatus();
-  if (status.ok()) status = SetOutputs(name, record, *outputs);
-  if (!status.ok())
-    return absl::Status(status.code(), absl::StrCat(status.message(), ", in ", PlaceOf(record)));
+  if (tape_.operators[record.op] == kRegion) return AddRegion(record);
+  EnterBlock(record.block);
+  const size_t first_node = graph_.nodes().size();
+  VPOD_RETURN_IF_ERROR(AddOperator(record));
   for (const auto& [value, proportion] : tape_.available_memory) {
     if (std::find(record.outputs.begin(), record.outputs.end(), value) == record.outputs.end())
       continue;
@@ -180,6 +169,18 @@ absl::Status Builder::AddRecord(const Record& record) {
       proportions_[node] = proportion;
   }
   return absl::OkStatus();
+}
+
+absl::Status Builder::AddOperator(const Record& record) {
+  const std::string& name = tape_.operators[record.op];
+  const Graph::Scope scope = Graph::Scope::At(graph_, tape_.scopes[record.scope]);
+  const absl::StatusOr<std::vector<Tensor>> outputs = Lower(name, record);
+  absl::Status status = outputs.status();
+  if (absl::IsUnimplemented(status)) return AddUnsupported(name, record);
+  if (status.ok()) status = graph_.TakeStatus();
+  if (status.ok()) status = SetOutputs(name, record, *outputs);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), ", in ", PlaceOf(record)));
 }
 
 absl::Status Builder::UnsupportedError() const {

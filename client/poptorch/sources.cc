@@ -74,6 +74,9 @@ absl::StatusOr<Tensor> Builder::CreateSource(const Source& source, ValueId value
                                     reinterpret_cast<std::byte*>(bytes.data())));
       return graph_.Constant(type, std::move(bytes));
     }
+    case Source::Kind::kHook:
+      VPOD_RETURN_IF_ERROR(MakeRegion(tape_.records[source.place]));
+      return values_[static_cast<size_t>(value)];
     case Source::Kind::kOperator:
       break;
   }
@@ -95,7 +98,8 @@ absl::StatusOr<Tensor> Builder::ValueOf(ValueId value) {
 }
 
 absl::Status Builder::CheckIpu(ValueId value) const {
-  const Source& source = sources_[static_cast<size_t>(value)];
+  Source source = sources_[static_cast<size_t>(value)];
+  while (source.kind == Source::Kind::kHook) source = sources_[static_cast<size_t>(source.hooked)];
   const bool parameter = source.kind == Source::Kind::kParameter;
   if (options_.strategy != Strategy::kPipelined ||
       (!parameter && source.kind != Source::Kind::kBuffer)) {
@@ -114,7 +118,7 @@ absl::StatusOr<Tensor> Builder::TensorOf(const Use& use) {
   VPOD_ASSIGN_OR_RETURN(const Tensor tensor, ValueOf(use.value));
   const auto number = static_cast<size_t>(use.value);
   // Elsewhere no gradient comes, and the graph stays simpler.
-  if (!use.stop || !has_gradient_[number]) return tensor;
+  if (!use.stop || in_region_ || !has_gradient_[number]) return tensor;
   if (!stopped_[number].valid()) stopped_[number] = graph_.Stop(tensor);
   return stopped_[number];
 }

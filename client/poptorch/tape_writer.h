@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,31 @@ class TapeWriter {
                              .block = block_});
     return output;
   }
+  // Values like these, whose gradients reach the inputs by way of what `record` writes: it takes
+  // the cotangents, and returns the gradients of the inputs.
+  using Gradients = std::function<std::vector<ValueId>(const std::vector<ValueId>& cotangents)>;
+  std::vector<ValueId> Region(const std::vector<ValueId>& values,
+                              const std::vector<ValueId>& inputs, const Gradients& record) {
+    Record use{.op = Place(tape_.operators, "poptorch::region.default"),
+               .scope = Place(tape_.scopes, scope_),
+               .line = 0,
+               .block = block_};
+    poptorch::Region region{.name = "Function"};
+    std::vector<Use> stopped, flowing;
+    for (ValueId value : values) {
+      stopped.push_back({value, /*stop=*/true});
+      region.cotangents.push_back(Like(value));
+      use.outputs.push_back(Like(value));
+    }
+    for (ValueId input : inputs) flowing.push_back({input});
+    use.arguments = {stopped, flowing, static_cast<int64_t>(tape_.regions.size())};
+    std::vector<Record> records = std::exchange(tape_.records, {});
+    region.gradients = record(region.cotangents);
+    region.records = std::exchange(tape_.records, std::move(records));
+    tape_.regions.push_back(std::move(region));
+    tape_.records.push_back(std::move(use));
+    return tape_.records.back().outputs;
+  }
   void SetScope(std::string scope) { scope_ = std::move(scope); }
   void SetBlock(BlockPlace place) {
     block_ = static_cast<int32_t>(tape_.blocks.size());
@@ -70,6 +96,7 @@ class TapeWriter {
     tape_.values.push_back(std::move(value));
     return static_cast<ValueId>(tape_.values.size() - 1);
   }
+  ValueId Like(ValueId value) { return Value(TapeValue(tape_.values[static_cast<size_t>(value)])); }
   ValueId Named(std::vector<NamedValue>& list, const std::string& name, TapeValue type,
                 bool requires_grad) {
     const ValueId value = Value(std::move(type));

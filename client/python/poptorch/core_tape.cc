@@ -69,6 +69,12 @@ Record RecordOf(const py::handle& object) {
   return record;
 }
 
+std::vector<Record> RecordsOf(const py::handle& list) {
+  std::vector<Record> records;
+  for (const py::handle each : list) records.push_back(RecordOf(each));
+  return records;
+}
+
 std::vector<NamedValue> NamedValuesOf(const py::object& list) {
   std::vector<NamedValue> values;
   for (const py::handle each : list) {
@@ -95,7 +101,7 @@ Tape TapeOf(const py::object& tape) {
   result.parameters = NamedValuesOf(tape.attr("parameters"));
   result.buffers = NamedValuesOf(tape.attr("buffers"));
   result.inputs = NamedValuesOf(tape.attr("inputs"));
-  for (const py::handle each : tape.attr("records")) result.records.push_back(RecordOf(each));
+  result.records = RecordsOf(tape.attr("records"));
   for (const py::handle each : tape.attr("values")) {
     const auto fields = py::reinterpret_borrow<py::sequence>(each);
     result.values.push_back({fields[0].cast<int>(), fields[1].cast<program::Dims>()});
@@ -112,6 +118,13 @@ Tape TapeOf(const py::object& tape) {
   for (const py::handle each : tape.attr("losses")) {
     const auto fields = py::reinterpret_borrow<py::sequence>(each);
     result.losses.push_back({fields[0].cast<ValueId>(), fields[1].cast<std::string>()});
+  }
+  for (const py::handle each : tape.attr("regions")) {
+    const auto fields = py::reinterpret_borrow<py::sequence>(each);
+    result.regions.push_back({.name = fields[0].cast<std::string>(),
+                              .cotangents = fields[1].cast<std::vector<ValueId>>(),
+                              .gradients = fields[2].cast<std::vector<ValueId>>(),
+                              .records = RecordsOf(fields[3])});
   }
   return result;
 }

@@ -4,6 +4,7 @@ Programs that draw random numbers are left out: a device draws others than PyTor
 operators that cannot be compiled yet are skipped.
 """
 
+import copy
 import logging
 import os
 import unittest
@@ -15,7 +16,7 @@ from torch import nn
 os.environ.setdefault("POPTORCH_IPU_MODEL", "1")
 
 # pylint: disable=wrong-import-position
-import capture_gradient_programs  # noqa: F401  adds its programs
+import capture_gradient_programs  # adds its programs
 import capture_operator_programs  # noqa: F401
 import capture_programs
 import capture_write_programs  # noqa: F401
@@ -99,6 +100,57 @@ class ProgramsTest(unittest.TestCase):
         pairs += [(name, state[name], wanted[name], 2e-5) for name in wanted]
         pairs += [(f"input {i}", *each, 1e-4) for i, each in enumerate(zip(ours, theirs))]
         self.assertEqual([name for name, *values in pairs if not _equal(*values)], [])
+
+
+class _Staged(nn.Module):
+    """Two stages; the first ends with a function, and hooks are registered in the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        with poptorch.Block("first", ipu_id=0):
+            start = torch.tanh(self.first(x))
+            y = capture_gradient_programs.Leaky.apply(start, 2.0)
+        with poptorch.Block("second", ipu_id=1):
+            self.second.weight.register_hook(lambda gradient: gradient * 3)
+            z = self.second(y)
+            start.register_hook(lambda gradient: gradient + z.detach() * 0.5)
+            return z, poptorch.identity_loss((z * z).sum(), "none")
+
+
+class PipelineTest(unittest.TestCase):
+    """Gradients of the program's own belong to the stage of what they are gradients of."""
+
+    def test_regions(self):
+        torch.manual_seed(_SEED)
+        model, batches = _Staged(), torch.randn(4, 2, 4)
+        reference = copy.deepcopy(model)
+        losses, sums = [], [torch.zeros_like(p) for p in reference.parameters()]
+        for batch in batches:
+            # Each forward registers its hooks again.
+            once = copy.deepcopy(reference)
+            losses.append(once(batch)[1])
+            losses[-1].backward()
+            for total, parameter in zip(sums, once.parameters()):
+                total += parameter.grad
+        options = poptorch.Options().showCompilationProgressBar(False)
+        options.Training.gradientAccumulation(len(batches))
+        options.outputMode(poptorch.OutputMode.All)
+        optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
+        executor = poptorch.trainingModel(model, options, optimizer)
+        try:
+            _, ours = executor(batches.flatten(0, 1))
+        finally:
+            executor.destroy()
+        torch.testing.assert_close(ours.flatten(), torch.stack(losses).detach(), rtol=1e-4, atol=0)
+        for name, parameter in reference.named_parameters():
+            total = sums.pop(0)
+            wanted = parameter.detach() - _RATE * total / len(batches)
+            torch.testing.assert_close(
+                model.state_dict()[name], wanted, rtol=1e-4, atol=1e-6, msg=name
+            )
 
 
 def _add_test(name, program):

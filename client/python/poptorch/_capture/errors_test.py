@@ -330,6 +330,21 @@ class TapeTest(unittest.TestCase):
         self.assertEqual((name, len(records), len(cotangents)), ("_Sign", 1, 1))
         self.assertEqual(gradients, list(records[0][2]))
 
+    def test_region_has_no_marks(self):
+        def forward(m, x):
+            y = x @ m.w
+
+            def hook(gradient):
+                recorder.active().mark_checkpoint(gradient)
+                return gradient * F.mse_loss(gradient, y)
+
+            y.register_hook(hook)
+            return F.l1_loss(y, x)
+
+        tape = _tape(forward)
+        self.assertEqual([name for _, name in tape.losses], ["l1_loss"])
+        self.assertEqual((len(tape.regions), tape.checkpoints), (1, []))
+
     def test_backward_hook_warns(self):
         model = nn.Linear(4, 4)
         model.register_full_backward_hook(lambda *_: None)

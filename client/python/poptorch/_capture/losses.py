@@ -48,7 +48,7 @@ def identity_loss(x: torch.Tensor, reduction: str) -> torch.Tensor:
         return _reduced(x, code)
     with recorder.recorded_as(IDENTITY_LOSS, [recorder.use(x), code]):
         loss = _reduced(x, code)
-    recorder.tape.losses.append((recorder.value_of(loss), "identity_loss"))
+    recorder.mark_loss(loss, "identity_loss")
     return loss
 
 

@@ -144,7 +144,7 @@ class CaptureFunctions(TorchFunctionMode):
         finally:
             recorder.functions.pop()
         if loss is not None and isinstance(result, torch.Tensor) and recorder.knows(result):
-            recorder.tape.losses.append((recorder.value_of(result), loss))
+            recorder.mark_loss(result, loss)
         return result
 
 

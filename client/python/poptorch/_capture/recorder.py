@@ -285,11 +285,17 @@ class Recorder:
         finally:
             self.scopes.pop()
 
-    # --- Marks.
+    # --- Marks. They are of the forward pass: in a region they mean nothing.
+
+    def mark_loss(self, tensor: torch.Tensor, name: str) -> None:
+        """This tensor is the result of a loss function with this name."""
+        if not self.in_region:
+            self.tape.losses.append((self.value_of(tensor), name))
 
     def mark_checkpoint(self, tensor: torch.Tensor) -> None:
         """Recomputation keeps this tensor."""
-        self.tape.checkpoints.append(self.value_of(tensor))
+        if not self.in_region:
+            self.tape.checkpoints.append(self.value_of(tensor))
 
     def mark_available_memory(self, tensor: torch.Tensor, share: float) -> None:
         """The operator that makes this tensor may use a share of the tile memory."""

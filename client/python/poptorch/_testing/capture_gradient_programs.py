@@ -3,6 +3,7 @@
 import torch
 from capture_programs import network, program, total
 from torch import nn
+from torch.nn import functional as F
 
 
 class Leaky(torch.autograd.Function):
@@ -158,6 +159,29 @@ def hook_of_view(m, x):
     row.register_hook(lambda g: g * 2 + y[0].detach())
     z = row.sin() + y
     return z, total(z * z)
+
+
+@program()
+def hook_of_later_value(m, x):
+    y = x @ m.w
+    z = (y * 0.5).sin() + y
+    y.register_hook(lambda g: g + z.detach() * F.mse_loss(g, y))
+    return z, total(z * z)
+
+
+@program(parameters={"w": (4, 4), "v": (4, 4)})
+def hooks_of_parameters(m, x):
+    m.v.register_hook(lambda g: g.clamp(-0.5, 0.5))
+    m.w.register_hook(lambda g: g + m.v)
+    y = torch.tanh(x @ m.w) @ m.v + x @ m.w
+    m.v.register_hook(lambda g: g * 2)
+    return y, total(y * y)
+
+
+@program()
+def reversed_parameter(m, x):
+    y = torch.tanh(x @ Reversed.apply(m.w, 0.5))
+    return y, total(y)
 
 
 class Watched(nn.Module):
