@@ -1,10 +1,10 @@
 #include "client/nn/resize.h"
 
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/nn/term.h"
 
 namespace vpod::nn {
 
@@ -20,13 +20,19 @@ namespace {
 // computes them: a pixel of the result between two of the image takes the same one.
 class Axis {
  public:
-  Axis(Graph& graph, uint32_t axis, int64_t from, int64_t to, size_t rank)
-      : graph_(graph), axis_(axis), from_(from), to_(to), rank_(rank) {}
+  // `scale` is 0 where the lengths tell it.
+  Axis(Graph& graph, uint32_t axis, int64_t from, int64_t to, double scale, size_t rank)
+      : graph_(graph),
+        axis_(axis),
+        from_(from),
+        to_(to),
+        step_(scale > 0 ? static_cast<double>(static_cast<float>(1 / scale)) : Ratio(from, to)),
+        rank_(rank) {}
 
   Tensor Nearest(Tensor image, bool by_centre) const {
     Tensor place = graph_.Iota({FLOAT32, {to_}}, 0);
     if (by_centre) place = graph_.Add(place, Number(0.5));
-    return Pixels(image, Floor(graph_.Multiply(place, Number(Ratio(from_, to_)))));
+    return Pixels(image, Floor(graph_.Multiply(place, Number(step_))));
   }
 
   Tensor Linear(Tensor image, bool align_corners) const {
@@ -38,15 +44,11 @@ class Axis {
 
   Tensor Cubic(Tensor image, bool align_corners) const {
     const Tensor place = Place(align_corners), first = Floor(place), share = Subtract(place, first);
-    const Tensor rest = Subtract(Number(1), share);
-    const std::pair<double, Tensor> parts[] = {{-1, Outer(graph_.Add(share, Number(1)))},
-                                               {0, Inner(share)},
-                                               {1, Inner(rest)},
-                                               {2, Outer(graph_.Add(rest, Number(1)))}};
+    const std::array<Tensor, 4> weights = CubicWeights(graph_, share);
     Tensor sum;
-    for (const auto& [offset, weights] : parts) {
-      const Tensor part =
-          graph_.Multiply(Pixels(image, graph_.Add(first, Number(offset))), Weights(weights));
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const Tensor pixels = Pixels(image, graph_.Add(first, Number(static_cast<double>(i) - 1)));
+      const Tensor part = graph_.Multiply(pixels, Weights(weights[i]));
       sum = sum.valid() ? graph_.Add(sum, part) : part;
     }
     return sum;
@@ -65,8 +67,7 @@ class Axis {
     const Tensor numbers = graph_.Iota({FLOAT32, {to_}}, 0);
     if (align_corners)
       return graph_.Multiply(numbers, Number(to_ == 1 ? 0 : Ratio(from_ - 1, to_ - 1)));
-    return Subtract(graph_.Multiply(graph_.Add(numbers, Number(0.5)), Number(Ratio(from_, to_))),
-                    Number(0.5));
+    return Subtract(graph_.Multiply(graph_.Add(numbers, Number(0.5)), Number(step_)), Number(0.5));
   }
   // The pixels at whole places, which are moved into the image.
   Tensor Pixels(Tensor image, Tensor places) const {
@@ -81,22 +82,11 @@ class Axis {
     dims[axis_] = to_;
     return graph_.Reshape(of_places, dims);
   }
-  // Keys, "Cubic convolution interpolation for digital image processing", 1981: the weights of
-  // pixels at a distance of 0 to 1, and of 1 to 2.
-  static constexpr double kA = -0.75;
-  Tensor Inner(Tensor x) const {
-    const Tensor slope = Subtract(graph_.Multiply(x, Number(kA + 2)), Number(kA + 3));
-    return graph_.Add(graph_.Multiply(slope, graph_.Multiply(x, x)), Number(1));
-  }
-  Tensor Outer(Tensor x) const {
-    Tensor sum = Subtract(graph_.Multiply(x, Number(kA)), Number(5 * kA));
-    sum = graph_.Add(graph_.Multiply(sum, x), Number(8 * kA));
-    return Subtract(graph_.Multiply(sum, x), Number(4 * kA));
-  }
 
   Graph& graph_;
   const uint32_t axis_;
   const int64_t from_, to_;
+  const double step_;  // in the image, from a pixel of the result to the next
   const size_t rank_;
 };
 
@@ -109,6 +99,13 @@ absl::Status Check(const TensorType& type, const Dims& size, const ResizeOptions
         "resize needs floats [n, channels, spatial…] and as many lengths of 1 or more, and has ",
         type.ToString(), " and [", absl::StrJoin(size, ","), "]"));
   }
+  bool scaled = options.scales.empty() || options.scales.size() == size.size();
+  for (double scale : options.scales) scaled = scaled && scale > 0;
+  if (!scaled) {
+    return absl::InvalidArgumentError(absl::StrCat("resize has the scales [",
+                                                   absl::StrJoin(options.scales, ","),
+                                                   "], must have ", size.size(), " above 0"));
+  }
   const bool nearest = options.interpolation == Interpolation::kNearest ||
                        options.interpolation == Interpolation::kNearestExact;
   if (nearest && options.align_corners) {
@@ -120,6 +117,16 @@ absl::Status Check(const TensorType& type, const Dims& size, const ResizeOptions
 
 }  // namespace
 
+// Keys, "Cubic convolution interpolation for digital image processing", 1981.
+std::array<Tensor, 4> CubicWeights(Graph& graph, Tensor share) {
+  constexpr double kA = -0.75;
+  const Term before(graph, share), behind = 1.0 - before;
+  // Of pixels at a distance of 0 to 1, and of 1 to 2.
+  const auto inner = [](Term x) { return (x * (kA + 2) - (kA + 3)) * (x * x) + 1.0; };
+  const auto outer = [](Term x) { return ((x * kA - 5 * kA) * x + 8 * kA) * x - 4 * kA; };
+  return {outer(before + 1.0), inner(before), inner(behind), outer(behind + 1.0)};
+}
+
 Tensor Resize(Graph& graph, Tensor image, const Dims& size, const ResizeOptions& options) {
   if (!graph.status().ok()) return {};
   const TensorType type = graph.TypeOf(image);
@@ -129,7 +136,8 @@ Tensor Resize(Graph& graph, Tensor image, const Dims& size, const ResizeOptions&
                        options.interpolation == Interpolation::kNearestExact;
   Tensor result = nearest ? image : graph.Cast(image, FLOAT32);
   for (uint32_t axis = 2; axis < type.dims.size(); ++axis) {
-    const Axis along(graph, axis, type.dims[axis], size[axis - 2], type.dims.size());
+    const double scale = options.scales.empty() ? 0 : options.scales[axis - 2];
+    const Axis along(graph, axis, type.dims[axis], size[axis - 2], scale, type.dims.size());
     if (nearest) {
       result = along.Nearest(result, options.interpolation == Interpolation::kNearestExact);
     } else if (options.interpolation == Interpolation::kLinear) {

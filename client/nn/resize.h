@@ -1,6 +1,9 @@
 // Resizes images, as torch.nn.functional.interpolate does.
 #pragma once
 
+#include <array>
+#include <vector>
+
 #include "client/graph/graph.h"
 
 namespace vpod::nn {
@@ -17,11 +20,19 @@ struct ResizeOptions {
   // The centres of the outermost pixels stay where they are, not the edges of the image. For linear
   // and cubic interpolation.
   bool align_corners = false;
+  // How many pixels of the result one of the image becomes, along each spatial dimension, where
+  // that is not the quotient of the lengths: PyTorch's scale factors, which the result's lengths
+  // round down. Without effect where corners are aligned.
+  std::vector<double> scales = {};
 };
 
 // [n, channels, spatial…] of floats, with `size` as the spatial dimensions of the result. Weights
 // of pixels, and sums of them, are in float32.
 graph::Tensor Resize(graph::Graph& graph, graph::Tensor image, const graph::Dims& size,
                      const ResizeOptions& options);
+
+// The weights of cubic interpolation, in the shape of `share` (FLOAT32), for the four pixels around
+// a place that is this share of the way from the second of them to the third.
+std::array<graph::Tensor, 4> CubicWeights(graph::Graph& graph, graph::Tensor share);
 
 }  // namespace vpod::nn

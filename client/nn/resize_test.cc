@@ -49,6 +49,18 @@ TEST(ResizeTest, BlendsPixels) {
             (std::vector<float>{19, -3}));
 }
 
+// The quotient of the lengths is another scale: PyTorch rounds lengths down.
+TEST(ResizeTest, TakesAScaleThatIsNotTheQuotientOfTheLengths) {
+  const std::vector<float> pixels = {0, 8, 16, 24, 32};
+  ResizeOptions options{.interpolation = Interpolation::kLinear, .scales = {1.6}};
+  // The places are (i + 1/2) / 1.6 - 1/2.
+  EXPECT_EQ(Resized({1, 1, 5}, pixels, {7}, options),
+            (std::vector<float>{0, 3.5, 8.5, 13.5, 18.5, 23.5, 28.5}));
+  options.interpolation = Interpolation::kNearest;
+  options.scales = {2};
+  EXPECT_EQ(Resized({1, 1, 5}, pixels, {7}, options), (std::vector<float>{0, 0, 8, 8, 16, 16, 24}));
+}
+
 std::string Refusal(const graph::TensorType& type, const Dims& size, const ResizeOptions& options) {
   Graph graph;
   Resize(graph, graph.Input("x", type), size, options);
@@ -64,6 +76,9 @@ TEST(ResizeTest, RefusesOtherShapesAndOptions) {
   EXPECT_NE(Refusal({FLOAT32, {1, 2, 0}}, {2}, {}), "");
   EXPECT_EQ(Refusal({FLOAT32, {1, 2, 3}}, {4}, {.align_corners = true}),
             "resize takes align_corners with linear and cubic interpolation only");
+  EXPECT_EQ(Refusal({FLOAT32, {1, 2, 3}}, {4}, {.scales = {1, 2}}),
+            "resize has the scales [1,2], must have 1 above 0");
+  EXPECT_NE(Refusal({FLOAT32, {1, 2, 3}}, {4}, {.scales = {0}}), "");
 }
 
 }  // namespace
