@@ -39,6 +39,9 @@ class Call {
   bool flag(size_t i) const { return number(i) != 0; }
   // Empty for None.
   Dims ints(size_t i) const { return has(i) ? std::get<Dims>(arguments_[i]) : Dims{}; }
+  std::vector<double> numbers(size_t i) const {
+    return has(i) ? std::get<std::vector<double>>(arguments_[i]) : std::vector<double>{};
+  }
   const std::string& text(size_t i) const { return std::get<std::string>(arguments_[i]); }
   // The type that argument i chooses, or this one for None.
   absl::StatusOr<v1::DataType> type(size_t i, v1::DataType otherwise) const;
@@ -89,7 +92,7 @@ Tensors Pullback(const Call& call, const Tensors& inputs, Tensor gradient,
 v1::DataType PromotedType(v1::DataType a, v1::DataType b);
 
 // A row of the table. Parameters are tensor, operand (a tensor or a number), number, int, bool,
-// ints, tensors, type, text or any; "?" takes None, "=" precedes a default.
+// ints, numbers, tensors, type, text or any; "?" takes None, "=" precedes a default.
 struct Row {
   std::string name, parameters;
   Outputs (*lower)(const Call& call);

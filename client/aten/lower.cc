@@ -99,6 +99,11 @@ bool Fits(const Parameter& parameter, Argument& argument) {
     return std::holds_alternative<Tensors>(argument);
   }
   if (std::holds_alternative<int64_t>(argument)) argument = Dims{std::get<int64_t>(argument)};
+  if (parameter.type == "numbers") {
+    if (const auto* whole = std::get_if<Dims>(&argument))
+      argument = std::vector<double>(whole->begin(), whole->end());
+    return std::holds_alternative<std::vector<double>>(argument);
+  }
   return std::holds_alternative<Dims>(argument);
 }
 

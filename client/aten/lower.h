@@ -16,11 +16,12 @@
 
 namespace vpod::aten {
 
-// An argument: None, a tensor, bool, int, float, str, or a list of ints (or bools) or tensors. A
-// tensor of a list that is None is invalid. Types of elements are PyTorch's numbers of them (6 is
-// float32); those of 64 bits become types of 32 bits, as host data do.
-using Argument = std::variant<std::monostate, graph::Tensor, bool, int64_t, double, std::string,
-                              std::vector<int64_t>, std::vector<graph::Tensor>>;
+// An argument: None, a tensor, bool, int, float, str, or a list of ints (or bools), floats or
+// tensors. A tensor of a list that is None is invalid. Types of elements are PyTorch's numbers of
+// them (6 is float32); those of 64 bits become types of 32 bits, as host data do.
+using Argument =
+    std::variant<std::monostate, graph::Tensor, bool, int64_t, double, std::string,
+                 std::vector<int64_t>, std::vector<double>, std::vector<graph::Tensor>>;
 
 // Adds an operator, "add.Tensor" or "relu.default", with its arguments in the order of PyTorch's
 // schema, keyword arguments as well; those at the end may be missing where PyTorch has a default.

@@ -52,8 +52,8 @@ absl::StatusOr<aten::Argument> Builder::Convert(const Argument& argument) {
   if (const auto* text = std::get_if<std::string>(&argument)) return aten::Argument(*text);
   if (const auto* integers = std::get_if<std::vector<int64_t>>(&argument))
     return aten::Argument(*integers);
-  if (std::holds_alternative<std::vector<double>>(argument))
-    return absl::InvalidArgumentError("a list of floats is not an argument of any operator");
+  if (const auto* numbers = std::get_if<std::vector<double>>(&argument))
+    return aten::Argument(*numbers);
   return aten::Argument();
 }
 

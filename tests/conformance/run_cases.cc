@@ -14,8 +14,8 @@
 //   {"resize": [...], "interpolation": NUMBER of the enumeration, "align_corners": BOOL,
 //    "inputs": [VALUE]}
 //   {"aten": OPERATOR, "arguments": [ARGUMENT, ...]}   appends its outputs; an argument is null, a
-//       number, true or false, a string, a list of integers, {"number": "inf" …}, {"tensor": VALUE}
-//       or {"tensors": [VALUE or null, ...]}
+//       number, true or false, a string, a list of integers, {"number": "inf" …}, {"tensor": VALUE},
+//       {"numbers": [NUMBER, ...]} or {"tensors": [VALUE or null, ...]}
 //   {"gradients": [VALUE, ...], "loss": VALUE}
 // and "results", the values that are wanted. A case with "train" runs a training program of that
 // many steps instead, and its results are variables:
@@ -152,6 +152,7 @@ class Case {
     if (argument.is_array()) return argument.get<program::Dims>();
     if (argument.contains("number")) return std::stod(argument.at("number").get<std::string>());
     if (argument.contains("tensor")) return values_.at(argument.at("tensor"));
+    if (argument.contains("numbers")) return argument.at("numbers").get<std::vector<double>>();
     std::vector<Tensor> tensors;
     for (const json& value : argument.at("tensors"))
       tensors.push_back(value.is_null() ? Tensor{} : values_.at(value));

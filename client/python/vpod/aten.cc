@@ -6,7 +6,10 @@
 namespace vpod::python {
 namespace {
 
-// None, a tensor, bool, int, float or str, or a list or tuple of ints or of tensors and None.
+constexpr char kLists[] = "a list must have numbers, or tensors and None";
+
+// None, a tensor, bool, int, float or str, or a list or tuple of ints, of floats and ints, or of
+// tensors and None.
 aten::Argument ArgumentOf(const py::handle& argument, const GraphPtr& graph, size_t place) {
   if (argument.is_none()) return {};
   if (py::isinstance<Value>(argument)) return TensorOf(argument.cast<Value>(), graph);
@@ -20,21 +23,26 @@ aten::Argument ArgumentOf(const py::handle& argument, const GraphPtr& graph, siz
         absl::StrCat("an argument is ", std::string(py::str(py::type::of(argument))),
                      ", must be None, a vpod.Tensor, a number, a string or a list"));
   }
-  std::vector<int64_t> numbers;
+  std::vector<int64_t> integers;
+  std::vector<double> numbers;  // the integers as well
   std::vector<graph::Tensor> tensors;
   for (const py::handle part : argument.cast<py::sequence>()) {
     if (const auto integer = AsInteger(part, name)) {
-      numbers.push_back(*integer);
+      integers.push_back(*integer);
+      numbers.push_back(static_cast<double>(*integer));
+    } else if (py::isinstance<py::float_>(part)) {
+      numbers.push_back(part.cast<double>());
     } else if (part.is_none()) {
       tensors.emplace_back();
     } else if (py::isinstance<Value>(part)) {
       tensors.push_back(TensorOf(part.cast<Value>(), graph));
     } else {
-      throw py::type_error("a list must have ints, or tensors and None");
+      throw py::type_error(kLists);
     }
   }
-  if (tensors.empty()) return numbers;
-  if (!numbers.empty()) throw py::type_error("a list must have ints, or tensors and None");
+  if (!tensors.empty() && !numbers.empty()) throw py::type_error(kLists);
+  if (integers.size() < numbers.size()) return numbers;
+  if (tensors.empty()) return integers;
   return tensors;
 }
 

@@ -28,6 +28,8 @@ def encoded(argument):
         return {"tensors": [None if part is None else part.number for part in argument]}
     if isinstance(argument, float) and not numpy.isfinite(argument):
         return {"number": repr(argument)}
+    if isinstance(argument, (list, tuple)) and any(isinstance(part, float) for part in argument):
+        return {"numbers": list(argument)}
     return [int(part) for part in argument] if isinstance(argument, (list, tuple)) else argument
 
 
