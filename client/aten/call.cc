@@ -37,6 +37,10 @@ v1::DataType PromotedType(v1::DataType a, v1::DataType b) {
   return program::SizeOf(a) == 1 ? v1::INT16 : v1::INT32;
 }
 
+std::string WithOptions(absl::string_view parameters) {
+  return absl::StrCat(parameters, ", type?=None, any?=None, any?=None, any?=None, any?=None");
+}
+
 double Call::number(size_t i) const {
   const Argument& argument = arguments_[i];
   if (const auto* flag = std::get_if<bool>(&argument)) return *flag ? 1 : 0;

@@ -98,8 +98,14 @@ struct Row {
   Outputs (*lower)(const Call& call);
 };
 
+// These parameters and those of what makes a tensor: its type, and layout, device, pinning and
+// memory format, which say nothing of a graph.
+std::string WithOptions(absl::string_view parameters);
+
 // --- By family, for the table ---
 std::vector<Row> ViewRows();
+std::vector<Row> PartRows();
+std::vector<Row> DiagonalRows();
 std::vector<Row> CreationRows();
 std::vector<Row> MovementRows();
 std::vector<Row> UnaryRows();
@@ -110,7 +116,9 @@ std::vector<Row> NormRows();
 std::vector<Row> PoolingRows();
 std::vector<Row> ReductionRows();
 std::vector<Row> LossRows();
+std::vector<Row> ResizeRows();
 std::vector<Row> IndexRows();
+std::vector<Row> ScatterRows();
 std::vector<Row> RandomRows();
 
 }  // namespace vpod::aten

@@ -1,28 +1,59 @@
-// Operators that choose elements by index, or write them there.
+// Operators that choose elements by index, and writes by indices of several dimensions.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/aten/call.h"
+#include "client/aten/indices.h"
 
 namespace vpod::aten {
+
 namespace {
+
+absl::Status DynamicShape() {
+  return absl::UnimplementedError("a BOOL index has a result whose shape depends on its elements");
+}
+
+}  // namespace
 
 absl::Status CheckIndices(const Call& call, Tensor indices) {
   const TensorType type = call.TypeOf(indices);
-  if (type.type == v1::BOOL) {
-    return absl::UnimplementedError(
-        "a BOOL index has a result whose shape depends on its elements");
-  }
+  if (type.type == v1::BOOL) return DynamicShape();
   if (program::IsInteger(type.type)) return absl::OkStatus();
   return call.Refuse(absl::StrCat("the indices are ", type.ToString(), ", must be integers"));
 }
 
-// Negative indices count from the end of a dimension.
 Term FromStart(const Call& call, Tensor indices, int64_t dim) {
   const Term index = call.term(call.graph().Cast(indices, v1::INT32));
   return Where(index.Apply(v1::LESS, index.Number(0)), index + static_cast<double>(dim), index);
 }
+
+absl::StatusOr<Tensor> Beginning(const Call& call, Tensor tensor, const Dims& indices,
+                                 uint32_t axis, bool all) {
+  const Dims dims = call.DimsOf(tensor);
+  Dims size = indices;
+  if (dims.size() != size.size())
+    return call.Refuse("the indices must have as many dimensions as what they are for");
+  if (!all) size[axis] = dims[axis];
+  for (size_t i = 0; i < size.size(); ++i) {
+    if (size[i] > dims[i]) {
+      return call.Refuse(absl::StrCat("the indices [", absl::StrJoin(indices, ","),
+                                      "] must not be larger than ",
+                                      call.TypeOf(tensor).ToString()));
+    }
+  }
+  return size == dims ? tensor : call.graph().Slice(tensor, Dims(dims.size(), 0), size);
+}
+
+Term Ranks(const Call& call, Tensor mask) {
+  Graph& graph = call.graph();
+  const Tensor flags = graph.Cast(mask, v1::BOOL);
+  const TensorType type = call.TypeOf(flags);
+  const Tensor flat = graph.Reshape(graph.Cast(flags, v1::INT32), {type.elements()});
+  const Tensor before = graph.Cumulate(v1::SUM, flat, 0, {.exclusive = true});
+  return Where(call.term(flags), call.term(graph.Reshape(before, type.dims)), 0.0);
+}
+
+namespace {
 
 // --- Indices of several dimensions ---
 
@@ -55,6 +86,7 @@ absl::StatusOr<Indexed> IndexedBy(const Call& call, const TensorType& self,
   Term places = call.term(call.Scalar(v1::INT32, 0));
   Term outside = call.term(call.Scalar(v1::BOOL, 0));
   for (uint32_t axis : chosen) {
+    if (IsMask(call.TypeOf(indices[axis]).type)) return DynamicShape();
     VPOD_RETURN_IF_ERROR(CheckIndices(call, indices[axis]));
     const double dim = static_cast<double>(self.dims[axis]);
     const Term index = FromStart(call, indices[axis], self.dims[axis]);
@@ -101,10 +133,54 @@ Outputs Index(const Call& call) {
   return Tensors{Permuted(call, graph.Gather(flat, of.places, 0), of.back)};
 }
 
+// The values at the true elements of a mask become those of the tensor. The mask covers dimensions
+// from `first` on; the values are broadcast to [those before it, one for each true element in
+// order, those behind it].
+Outputs PutWhere(const Call& call, size_t first) {
+  Graph& graph = call.graph();
+  const Tensor self = call.tensor(0), mask = call.tensors(1)[first];
+  const Dims dims = call.DimsOf(self), covered = call.DimsOf(mask);
+  if (first + covered.size() > dims.size() ||
+      !std::equal(covered.begin(), covered.end(), dims.begin() + first)) {
+    return call.Refuse(absl::StrCat("the mask ", call.TypeOf(mask).ToString(),
+                                    " does not fit dimension ", first, " of ",
+                                    call.TypeOf(self).ToString()));
+  }
+  const size_t behind = dims.size() - first - covered.size();
+  Tensor values = graph.Cast(call.tensor(2), call.TypeOf(self).type);
+  Dims shape = call.DimsOf(values);
+  if (shape.size() > behind) {
+    const auto axis = static_cast<uint32_t>(shape.size() - behind - 1);
+    if (shape[axis] == 1) {
+      shape.erase(shape.begin() + axis);
+      shape.insert(shape.begin() + axis, covered.size(), 1);
+      values = graph.Reshape(values, shape);
+    } else {
+      values = graph.Gather(values, Ranks(call, mask), axis);
+    }
+  }
+  Dims places = covered;
+  places.insert(places.end(), behind, 1);
+  const Term condition = call.term(graph.Reshape(graph.Cast(mask, v1::BOOL), places));
+  const Tensor written = call.flag(3) ? graph.Add(self, values) : values;
+  const Tensor result = Where(condition, call.term(written), call.term(self));
+  VPOD_RETURN_IF_ERROR(graph.status());
+  if (call.DimsOf(result) == dims) return Tensors{result};
+  return call.Refuse(absl::StrCat("the values ", call.TypeOf(call.tensor(2)).ToString(),
+                                  " do not fit ", call.TypeOf(self).ToString()));
+}
+
 // (self, indices, values, accumulate)
 Outputs IndexPut(const Call& call) {
   Graph& graph = call.graph();
   const Tensor self = call.tensor(0);
+  const Tensors& indices = call.tensors(1);
+  const auto is_given = [](Tensor index) { return index.valid(); };
+  const auto first = std::find_if(indices.begin(), indices.end(), is_given);
+  if (first != indices.end() && IsMask(call.TypeOf(*first).type) &&
+      std::none_of(first + 1, indices.end(), is_given)) {
+    return PutWhere(call, static_cast<size_t>(first - indices.begin()));
+  }
   VPOD_ASSIGN_OR_RETURN(const Indexed of, IndexedBy(call, call.TypeOf(self), call.tensors(1)));
   const Tensor flat = graph.Reshape(Permuted(call, self, of.order), of.flat);
   const Tensor values = graph.Expand(call.tensor(2), of.result);
@@ -148,6 +224,33 @@ Outputs EmbeddingBackward(const Call& call) {
   return Tensors{graph.Cast(graph.Scatter(v1::Scatter::ADD, zeros, indices, dy, 0), type.type)};
 }
 
+// (self, indices): elements by their number in row-major order.
+Outputs Take(const Call& call) {
+  VPOD_RETURN_IF_ERROR(CheckIndices(call, call.tensor(1)));
+  const int64_t elements = call.TypeOf(call.tensor(0)).elements();
+  const Tensor flat = call.graph().Reshape(call.tensor(0), {elements});
+  return Tensors{call.graph().Gather(flat, FromStart(call, call.tensor(1), elements), 0)};
+}
+
+// (self, boundaries, int32, right): how many of the ascending boundaries are below each element, or
+// equal to it with `right`. Not-a-number is above all of them.
+Outputs Bucketize(const Call& call) {
+  Graph& graph = call.graph();
+  const TensorType boundaries = call.TypeOf(call.tensor(1));
+  if (boundaries.rank() != 1)
+    return call.Refuse(
+        absl::StrCat("the boundaries are ", boundaries.ToString(), ", must be a vector"));
+  VPOD_ASSIGN_OR_RETURN(const auto operands, call.Promoted(0, 1));
+  Dims dims = call.DimsOf(operands.first);
+  const auto last = static_cast<uint32_t>(dims.size());
+  dims.push_back(1);
+  const Term elements = call.term(graph.Reshape(operands.first, dims));
+  const Term is_above =
+      operands.second.Apply(call.flag(3) ? v1::GREATER : v1::GREATER_EQUAL, elements);
+  const Tensor counted = graph.Cast(is_above.Apply(v1::LOGICAL_NOT), v1::INT32);
+  return Tensors{graph.Reduce(v1::SUM, counted, {last})};
+}
+
 // (self, dimension, indices)
 Outputs IndexSelect(const Call& call) {
   VPOD_RETURN_IF_ERROR(CheckIndices(call, call.tensor(2)));
@@ -157,38 +260,7 @@ Outputs IndexSelect(const Call& call) {
   return Tensors{call.graph().Gather(call.tensor(0), indices, axis)};
 }
 
-// (self, dimension, indices, source, factor)
-Outputs IndexAdd(const Call& call) {
-  Graph& graph = call.graph();
-  VPOD_RETURN_IF_ERROR(CheckIndices(call, call.tensor(2)));
-  VPOD_ASSIGN_OR_RETURN(const uint32_t axis,
-                        call.Axis(call.integer(1), call.DimsOf(call.tensor(0)).size()));
-  const Tensor indices = graph.Cast(call.tensor(2), v1::INT32);
-  const Term self = call.Wide(0), source = call.Wide(3);
-  const Tensor update = call.number(4) == 1 ? source : source * call.number(4);
-  return Tensors{
-      call.Narrow(graph.Scatter(v1::Scatter::ADD, self, indices, update, axis), call.tensor(0))};
-}
-
 // --- Along a dimension ---
-
-// The first elements of a tensor, so that it has the dimensions of the indices but along the axis.
-absl::StatusOr<Tensor> Beginning(const Call& call, Tensor tensor, const Dims& indices,
-                                 uint32_t axis, bool all) {
-  const Dims dims = call.DimsOf(tensor);
-  Dims size = indices;
-  if (dims.size() != size.size())
-    return call.Refuse("the indices must have as many dimensions as what they are for");
-  if (!all) size[axis] = dims[axis];
-  for (size_t i = 0; i < size.size(); ++i) {
-    if (size[i] > dims[i]) {
-      return call.Refuse(absl::StrCat("the indices [", absl::StrJoin(indices, ","),
-                                      "] must not be larger than ",
-                                      call.TypeOf(tensor).ToString()));
-    }
-  }
-  return size == dims ? tensor : call.graph().Slice(tensor, Dims(dims.size(), 0), size);
-}
 
 // (self, dimension, indices)
 Outputs Gather(const Call& call) {
@@ -202,31 +274,6 @@ Outputs Gather(const Call& call) {
   return Tensors{graph.Gather(self, indices, axis, /*along=*/true)};
 }
 
-// (self, dimension, indices, source): the source is a tensor or a number.
-template <v1::Scatter::Combine kCombine>
-Outputs Scatter(const Call& call) {
-  Graph& graph = call.graph();
-  VPOD_RETURN_IF_ERROR(CheckIndices(call, call.tensor(2)));
-  const Tensor self = call.tensor(0), indices = graph.Cast(call.tensor(2), v1::INT32);
-  const TensorType type = call.TypeOf(self);
-  const Dims dims = call.DimsOf(indices);
-  if (dims.empty() || type.dims.empty()) return call.Refuse("a scalar has no dimension");
-  VPOD_ASSIGN_OR_RETURN(const uint32_t axis, call.Axis(call.integer(1), dims.size()));
-  VPOD_ASSIGN_OR_RETURN(const Tensor part, Beginning(call, self, dims, axis, false));
-  Tensor source;
-  if (std::holds_alternative<Tensor>(call.at(3))) {
-    VPOD_ASSIGN_OR_RETURN(source, Beginning(call, call.tensor(3), dims, axis, true));
-  } else {
-    source = graph.Constant({type.type, dims}, call.number(3));
-  }
-  const Tensor written = graph.Scatter(kCombine, part, indices, source, axis, /*along=*/true);
-  if (part == self) return Tensors{written};
-  std::vector<uint32_t> axes;
-  for (uint32_t i = 0; i < type.dims.size(); ++i) axes.push_back(i);
-  const Tensor start = graph.Constant({v1::INT32, {type.rank()}}, 0);
-  return Tensors{graph.DynamicUpdate(self, written, start, axes)};
-}
-
 }  // namespace
 
 std::vector<Row> IndexRows() {
@@ -235,12 +282,11 @@ std::vector<Row> IndexRows() {
       {"index_put.default", "tensor, tensors, tensor, bool=false", IndexPut},
       {"embedding.default", "tensor, tensor, int=-1, bool=false, bool=false", Embedding},
       {"embedding_dense_backward.default", "tensor, tensor, int, int, bool", EmbeddingBackward},
+      {"take.default", "tensor, tensor", Take},
+      {"bucketize.Tensor", "tensor, tensor, bool=false, bool=false", Bucketize},
+      {"bucketize.Scalar", "number, tensor, bool=false, bool=false", Bucketize},
       {"index_select.default", "tensor, int, tensor", IndexSelect},
-      {"index_add.default", "tensor, int, tensor, tensor, number=1", IndexAdd},
       {"gather.default", "tensor, int, tensor, bool=false", Gather},
-      {"scatter.src", "tensor, int, tensor, tensor", Scatter<v1::Scatter::SET>},
-      {"scatter.value", "tensor, int, tensor, number", Scatter<v1::Scatter::SET>},
-      {"scatter_add.default", "tensor, int, tensor, tensor", Scatter<v1::Scatter::ADD>},
   };
 }
 

@@ -17,8 +17,9 @@ const std::map<std::string, Row, std::less<>>& Table() {
   static const auto* const table = [] {
     auto* rows = new std::map<std::string, Row, std::less<>>;
     for (const auto family :
-         {ViewRows, CreationRows, MovementRows, UnaryRows, BinaryRows, ActivationRows, ProductRows,
-          NormRows, PoolingRows, ReductionRows, LossRows, IndexRows, RandomRows}) {
+         {ViewRows, PartRows, DiagonalRows, CreationRows, MovementRows, UnaryRows, BinaryRows,
+          ActivationRows, ProductRows, NormRows, PoolingRows, ResizeRows, ReductionRows, LossRows,
+          IndexRows, ScatterRows, RandomRows}) {
       for (Row& row : family()) rows->emplace(row.name, std::move(row));
     }
     return rows;
@@ -98,12 +99,12 @@ bool Fits(const Parameter& parameter, Argument& argument) {
       argument = Tensors{};
     return std::holds_alternative<Tensors>(argument);
   }
-  if (std::holds_alternative<int64_t>(argument)) argument = Dims{std::get<int64_t>(argument)};
   if (parameter.type == "numbers") {
     if (const auto* whole = std::get_if<Dims>(&argument))
       argument = std::vector<double>(whole->begin(), whole->end());
     return std::holds_alternative<std::vector<double>>(argument);
   }
+  if (std::holds_alternative<int64_t>(argument)) argument = Dims{std::get<int64_t>(argument)};
   return std::holds_alternative<Dims>(argument);
 }
 

@@ -168,6 +168,67 @@ TEST_F(LowerTest, WorksAtTheLargestRank) {
             "float32[2,1,2,1,6,1,1,2]");
 }
 
+TEST_F(LowerTest, WritesByAMask) {
+  const Tensor x = Input(v1::FLOAT32, {4, 3, 2}), value = Input(v1::FLOAT32, {}),
+               rows = Input(v1::FLOAT32, {5, 3, 2}), mask = Input(v1::BOOL, {4}),
+               middle = Input(v1::BOOL, {3}), index = Input(v1::INT32, {4});
+  const auto put = [&](std::vector<Tensor> indices, Tensor values) {
+    return TypeOf("index_put.default", {x, std::move(indices), values});
+  };
+  EXPECT_EQ(put({mask}, value), "float32[4,3,2]");
+  EXPECT_EQ(put({mask}, rows), "float32[4,3,2]") << "one for each true element";
+  EXPECT_EQ(put({Tensor{}, middle}, value), "float32[4,3,2]");
+  EXPECT_EQ(put({middle}, value),
+            "aten::index_put.default: the mask bool[3] does not fit dimension 0 of float32[4,3,2]");
+  EXPECT_EQ(put({mask}, Input(v1::FLOAT32, {6, 1, 1, 1})),
+            "aten::index_put.default: the values float32[6,1,1,1] do not fit float32[4,3,2]");
+  EXPECT_EQ(Refusal("index_put.default", {x, std::vector<Tensor>{mask, index}, value}).code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(Refusal("index.Tensor", {x, std::vector<Tensor>{Input(v1::UINT8, {4})}}).code(),
+            absl::StatusCode::kUnimplemented)
+      << "PyTorch takes bytes for a mask";
+}
+
+TEST_F(LowerTest, RefusesWritesThatDoNotFit) {
+  const Tensor x = Input(v1::FLOAT32, {4, 3}), part = Input(v1::FLOAT32, {2, 3}),
+               index = Input(v1::INT32, {2});
+  const auto scatter = [&](int64_t end) {
+    return TypeOf("slice_scatter.default", {x, part, int64_t{0}, int64_t{1}, end});
+  };
+  EXPECT_EQ(scatter(3), "float32[4,3]");
+  EXPECT_EQ(scatter(4),
+            "aten::slice_scatter.default: the source is float32[2,3], must have the dimensions "
+            "[3,3] of the part");
+  EXPECT_EQ(TypeOf("index_copy.default", {x, int64_t{0}, index, Input(v1::FLOAT32, {3, 2})}),
+            "aten::index_copy.default: the source is float32[3,2], must have the dimensions [2,3]");
+  EXPECT_EQ(TypeOf("scatter_reduce.two",
+                   {x, int64_t{0}, Input(v1::INT32, {2, 3}), part, std::string("median")}),
+            "aten::scatter_reduce.two: reduction 'median' must be one of sum, prod, mean, amax, "
+            "amin");
+}
+
+TEST_F(LowerTest, TakesScaleFactors) {
+  const Tensor x = Input(v1::FLOAT16, {1, 2, 5});
+  const auto resized = [&](Argument size, Argument scales) {
+    return TypeOf("upsample_nearest1d.vec", {x, std::move(size), std::move(scales)});
+  };
+  EXPECT_EQ(resized({}, std::vector<double>{1.5}), "float16[1,2,7]");
+  EXPECT_EQ(resized({}, std::vector<int64_t>{2}), "float16[1,2,10]") << "whole numbers, too";
+  EXPECT_EQ(resized(std::vector<int64_t>{3}, {}), "float16[1,2,3]");
+  EXPECT_EQ(resized({}, {}),
+            "aten::upsample_nearest1d.vec: needs either an output size or scale factors");
+  EXPECT_EQ(resized({}, std::vector<double>{0.1}),
+            "aten::upsample_nearest1d.vec: scale factor 0.1 gives no image");
+}
+
+TEST_F(LowerTest, DrawsIntegersOfRangesThatItHas) {
+  const std::vector<int64_t> size = {3};
+  EXPECT_EQ(TypeOf("randint.low", {int64_t{-5}, int64_t{5}, size, int64_t{4}}), "int32[3]");
+  EXPECT_EQ(TypeOf("randint.low", {int64_t{5}, int64_t{5}, size, int64_t{4}}),
+            "aten::randint.low: integers from 5 to below 5 must be one or more, of 31 bits");
+  EXPECT_FALSE(Refusal("randint.default", {int64_t{1} << 32, size, int64_t{4}}).ok());
+}
+
 TEST_F(LowerTest, LeavesOutWhatTheMaskDoes) {
   const Tensor dy = Input(v1::FLOAT32, {1, 2, 4, 4}), x = Input(v1::FLOAT32, {1, 3, 4, 4}),
                weights = Input(v1::FLOAT32, {2, 3, 1, 1});

@@ -1,4 +1,4 @@
-// Joins, padding, shifts, and triangles of matrices.
+// Joins, padding, shifts, turns, and triangles of matrices.
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -70,6 +70,61 @@ Outputs ConstantPad(const Call& call) {
   return Tensors{graph.Pad(graph.Slice(self, begin, size), before, after, call.number(2))};
 }
 
+// The last dimensions, as many as there are pairs of widths, with elements of their own around
+// them: `place` gives the place in a dimension that an element around it or in it repeats.
+template <size_t kRank>
+Outputs PadBy(const Call& call, Dims (*places)(int64_t dim, int64_t low, int64_t high)) {
+  Tensor self = call.tensor(0);
+  const Dims dims = call.DimsOf(self), widths = call.ints(1);
+  if (widths.size() != 2 * kRank || dims.size() < kRank) {
+    return call.Refuse(absl::StrCat("has ", widths.size(), " widths for ", dims.size(),
+                                    " dimensions, must have ", 2 * kRank, " for ", kRank,
+                                    " or more"));
+  }
+  for (size_t i = 0; i < kRank; ++i) {
+    const size_t axis = dims.size() - 1 - i;
+    const int64_t low = widths[2 * i], high = widths[2 * i + 1];
+    if (low == 0 && high == 0) continue;
+    const Dims chosen = places(dims[axis], low, high);
+    if (chosen.empty()) {
+      return call.Refuse(absl::StrCat("widths ", low, " and ", high, " do not fit dimension ", axis,
+                                      " of ", call.TypeOf(self).ToString()));
+    }
+    const std::vector<int32_t> elements(chosen.begin(), chosen.end());
+    const Tensor indices = call.graph().Constant(
+        {v1::INT32, {static_cast<int64_t>(chosen.size())}},
+        std::string(reinterpret_cast<const char*>(elements.data()), 4 * elements.size()));
+    self = call.graph().Gather(self, indices, static_cast<uint32_t>(axis));
+  }
+  return Tensors{self};
+}
+
+// Empty where the widths do not fit.
+Dims MirroredPlaces(int64_t dim, int64_t low, int64_t high) {
+  Dims places;
+  if (std::max(low, high) >= dim || std::min(low, high) <= -dim) return places;
+  for (int64_t i = -low; i < dim + high; ++i)
+    places.push_back(i < 0 ? -i : std::min(i, 2 * (dim - 1) - i));
+  return places;
+}
+
+Dims NearestPlaces(int64_t dim, int64_t low, int64_t high) {
+  Dims places;
+  if (dim < 1 || std::max(low, high) > program::kMaxElements) return places;
+  for (int64_t i = -low; i < dim + high; ++i) places.push_back(std::clamp<int64_t>(i, 0, dim - 1));
+  return places;
+}
+
+template <size_t kRank>
+Outputs ReflectionPad(const Call& call) {
+  return PadBy<kRank>(call, MirroredPlaces);
+}
+
+template <size_t kRank>
+Outputs ReplicationPad(const Call& call) {
+  return PadBy<kRank>(call, NearestPlaces);
+}
+
 Tensor Rolled(const Call& call, Tensor self, uint32_t axis, int64_t shift) {
   const Dims dims = call.DimsOf(self);
   if (dims.empty() || dims[axis] == 0) return self;
@@ -112,17 +167,90 @@ Outputs Triangle(const Call& call) {
   return Tensors{Where(kept, call.term(call.tensor(0)), 0.0)};
 }
 
+Tensor Flipped(const Call& call, Tensor self, uint32_t axis) {
+  const int64_t dim = call.DimsOf(self)[axis];
+  const Term places(call.graph(), call.graph().Iota({v1::INT32, {dim}}, 0));
+  return call.graph().Gather(self, static_cast<double>(dim - 1) - places, axis);
+}
+
 Outputs Flip(const Call& call) {
-  Graph& graph = call.graph();
   Tensor self = call.tensor(0);
   const Dims dims = call.DimsOf(self);
   if (call.ints(1).empty() || dims.empty()) return Tensors{self};
   VPOD_ASSIGN_OR_RETURN(const auto axes, call.Axes(call.ints(1), dims.size()));
-  for (uint32_t axis : axes) {
-    const Term places(graph, graph.Iota({v1::INT32, {dims[axis]}}, 0));
-    self = graph.Gather(self, places.Number(static_cast<double>(dims[axis] - 1)) - places, axis);
-  }
+  for (uint32_t axis : axes) self = Flipped(call, self, axis);
   return Tensors{self};
+}
+
+// (self, quarter turns, dimensions): from the first dimension towards the second.
+Outputs Rot90(const Call& call) {
+  Tensor self = call.tensor(0);
+  const Dims plane = call.ints(2).empty() ? Dims{0, 1} : call.ints(2);
+  const size_t rank = call.DimsOf(self).size();
+  if (plane.size() != 2 || rank < 2) return call.Refuse("needs two dimensions to turn");
+  VPOD_ASSIGN_OR_RETURN(const uint32_t from, call.Axis(plane[0], rank));
+  VPOD_ASSIGN_OR_RETURN(const uint32_t to, call.Axis(plane[1], rank));
+  if (from == to) return call.Refuse("the two dimensions must be different");
+  const int64_t turns = (call.integer(1) % 4 + 4) % 4;
+  if (turns == 2) return Tensors{Flipped(call, Flipped(call, self, from), to)};
+  if (turns == 1) self = Flipped(call, self, to);
+  if (turns == 3) self = Flipped(call, self, from);
+  if (turns == 0) return Tensors{self};
+  std::vector<uint32_t> order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[from], order[to]);
+  return Tensors{call.graph().Transpose(self, order)};
+}
+
+// --- Channels and pixels of images [..., channels, height, width] ---
+
+// The images with one dimension before the channels.
+absl::StatusOr<Dims> ImagesOf(const Call& call) {
+  const TensorType type = call.TypeOf(call.tensor(0));
+  if (type.rank() < 3)
+    return call.Refuse(absl::StrCat(type.ToString(), " must have 3 dimensions or more"));
+  const auto channels = type.dims.end() - 3;
+  Dims images = {std::accumulate(type.dims.begin(), channels, int64_t{1}, std::multiplies())};
+  images.insert(images.end(), channels, type.dims.end());
+  return images;
+}
+
+// The result, with the dimensions before the channels as they were.
+Tensor AsImages(const Call& call, Tensor result, const Dims& image) {
+  Dims dims = call.DimsOf(call.tensor(0));
+  std::copy(image.begin(), image.end(), dims.end() - 3);
+  return call.graph().Reshape(result, dims);
+}
+
+// (self, factor): channels become squares of pixels.
+Outputs PixelShuffle(const Call& call) {
+  Graph& graph = call.graph();
+  VPOD_ASSIGN_OR_RETURN(const Dims of, ImagesOf(call));
+  const int64_t factor = call.integer(1);
+  if (factor < 1 || of[1] % (factor * factor) != 0) {
+    return call.Refuse(absl::StrCat("factor ", factor, " must be 1 or more, and its square divide ",
+                                    of[1], " channels"));
+  }
+  const int64_t channels = of[1] / (factor * factor);
+  const Tensor apart =
+      graph.Reshape(call.tensor(0), {of[0], channels, factor, factor, of[2], of[3]});
+  return Tensors{AsImages(call, graph.Transpose(apart, {0, 1, 4, 2, 5, 3}),
+                          {channels, of[2] * factor, of[3] * factor})};
+}
+
+// (self, factor): squares of pixels become channels.
+Outputs PixelUnshuffle(const Call& call) {
+  Graph& graph = call.graph();
+  VPOD_ASSIGN_OR_RETURN(const Dims of, ImagesOf(call));
+  const int64_t factor = call.integer(1);
+  if (factor < 1 || of[2] % factor != 0 || of[3] % factor != 0) {
+    return call.Refuse(
+        absl::StrCat("factor ", factor, " must be 1 or more, and divide ", of[2], " and ", of[3]));
+  }
+  const int64_t height = of[2] / factor, width = of[3] / factor;
+  const Tensor apart = graph.Reshape(call.tensor(0), {of[0], of[1], height, factor, width, factor});
+  return Tensors{AsImages(call, graph.Transpose(apart, {0, 1, 3, 5, 2, 4}),
+                          {of[1] * factor * factor, height, width})};
 }
 
 // Each dimension gets one before it, of its repetitions, and is then one with it: so many at a time
@@ -170,10 +298,19 @@ std::vector<Row> MovementRows() {
       {"cat.default", "tensors, int=0", Cat},
       {"stack.default", "tensors, int=0", Stack},
       {"constant_pad_nd.default", "tensor, ints, number=0", ConstantPad},
+      {"reflection_pad1d.default", "tensor, ints", ReflectionPad<1>},
+      {"reflection_pad2d.default", "tensor, ints", ReflectionPad<2>},
+      {"reflection_pad3d.default", "tensor, ints", ReflectionPad<3>},
+      {"replication_pad1d.default", "tensor, ints", ReplicationPad<1>},
+      {"replication_pad2d.default", "tensor, ints", ReplicationPad<2>},
+      {"replication_pad3d.default", "tensor, ints", ReplicationPad<3>},
       {"roll.default", "tensor, ints, ints=[]", Roll},
       {"triu.default", "tensor, int=0", Triangle<true>},
       {"tril.default", "tensor, int=0", Triangle<false>},
       {"flip.default", "tensor, ints", Flip},
+      {"rot90.default", "tensor, int=1, ints=[]", Rot90},
+      {"pixel_shuffle.default", "tensor, int", PixelShuffle},
+      {"pixel_unshuffle.default", "tensor, int", PixelUnshuffle},
       {"repeat.default", "tensor, ints", Repeat},
   };
 }

@@ -1,5 +1,7 @@
-// Pooling of one to three spatial dimensions, and its gradients.
+// Pooling of one to three spatial dimensions, and its gradients; windows of images as columns.
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/aten/call.h"
@@ -178,6 +180,92 @@ Outputs AdaptiveMaxPool(const Call& call) {
   return Tensors{Like(call, image, output), Like(call, image, indices)};
 }
 
+// --- Windows as columns: [n, channels * kernel height * kernel width, windows] ---
+
+// The windows along one dimension of an image that has its padding.
+struct Windowed {
+  int64_t kernel = 0, dilation = 0, stride = 0, padding = 0, count = 0;
+
+  // The place of each element of a window in each window, INT32 [kernel, count].
+  Term Places(Graph& graph) const {
+    const TensorType type{v1::INT32, {kernel, count}};
+    const Term within(graph, graph.Iota(type, 0)), window(graph, graph.Iota(type, 1));
+    return within * static_cast<double>(dilation) + window * static_cast<double>(stride);
+  }
+};
+
+// Kernel, dilation, padding and stride from argument `first` on, for a dimension of the image.
+absl::StatusOr<Windowed> WindowedOf(const Call& call, size_t first, size_t dimension,
+                                    int64_t length) {
+  Windowed of;
+  const std::pair<int64_t*, int64_t> numbers[] = {
+      {&of.kernel, 1}, {&of.dilation, 1}, {&of.padding, 0}, {&of.stride, 1}};
+  for (size_t i = 0; i < std::size(numbers); ++i) {
+    VPOD_ASSIGN_OR_RETURN(const Dims given, call.PerDimension(first + i, 2));
+    const auto [number, least] = numbers[i];
+    *number = given[dimension];
+    if (*number < least || *number > program::kMaxElements) {
+      return call.Refuse(absl::StrCat("argument ", first + i, " has ", *number, ", must be ", least,
+                                      " to ", program::kMaxElements));
+    }
+  }
+  const int64_t room = length + 2 * of.padding - of.dilation * (of.kernel - 1) - 1;
+  if (room < 0)
+    return call.Refuse(absl::StrCat("the windows do not fit the image's length ", length));
+  of.count = room / of.stride + 1;
+  return of;
+}
+
+// (self, kernel, dilation, padding, stride)
+Outputs Im2Col(const Call& call) {
+  Graph& graph = call.graph();
+  VPOD_ASSIGN_OR_RETURN(const Image image, ImageOf(call, 0, 2));
+  const Dims dims = call.DimsOf(image.batch);
+  VPOD_ASSIGN_OR_RETURN(const Windowed rows, WindowedOf(call, 1, 0, dims[2]));
+  VPOD_ASSIGN_OR_RETURN(const Windowed columns, WindowedOf(call, 1, 1, dims[3]));
+  const Dims around = {0, 0, rows.padding, columns.padding};
+  Tensor windows = graph.Pad(image.batch, around, around, 0);
+  windows = graph.Gather(windows, columns.Places(graph), 3);
+  windows = graph.Gather(windows, rows.Places(graph), 2);  // [n, c, kh, height, kw, width]
+  windows = graph.Transpose(windows, {0, 1, 2, 4, 3, 5});
+  return Tensors{Like(call, image,
+                      graph.Reshape(windows, {dims[0], dims[1] * rows.kernel * columns.kernel,
+                                              rows.count * columns.count}))};
+}
+
+// (self, size of the image, kernel, dilation, padding, stride): what windows have in common is
+// added up.
+Outputs Col2Im(const Call& call) {
+  Graph& graph = call.graph();
+  VPOD_ASSIGN_OR_RETURN(const Image given, ImageOf(call, 0, 1));
+  VPOD_ASSIGN_OR_RETURN(const Dims size, call.PerDimension(1, 2));
+  VPOD_ASSIGN_OR_RETURN(const Windowed rows, WindowedOf(call, 2, 0, size[0]));
+  VPOD_ASSIGN_OR_RETURN(const Windowed columns, WindowedOf(call, 2, 1, size[1]));
+  const Dims dims = call.DimsOf(given.batch);
+  const int64_t kernel = rows.kernel * columns.kernel, n = dims[0], channels = dims[1] / kernel;
+  if (dims[1] % kernel != 0 || dims[2] != rows.count * columns.count) {
+    return call.Refuse(absl::StrCat("the columns are ", call.TypeOf(call.tensor(0)).ToString(),
+                                    ", must have a multiple of ", kernel, " elements for ",
+                                    rows.count * columns.count, " windows"));
+  }
+  const int64_t height = size[0] + 2 * rows.padding, width = size[1] + 2 * columns.padding;
+  const Tensor windows = graph.Transpose(
+      graph.Reshape(call.Wide(given.batch),
+                    {n, channels, rows.kernel, columns.kernel, rows.count, columns.count}),
+      {0, 1, 2, 4, 3, 5});
+  const auto zeros = [&](Dims shape) {
+    return graph.Constant({call.TypeOf(windows).type, std::move(shape)}, 0);
+  };
+  Tensor image =
+      graph.Scatter(v1::Scatter::ADD, zeros({n, channels, rows.kernel, rows.count, width}),
+                    columns.Places(graph), windows, 4);
+  image = graph.Scatter(v1::Scatter::ADD, zeros({n, channels, height, width}), rows.Places(graph),
+                        image, 2);
+  image =
+      graph.Slice(image, {0, 0, rows.padding, columns.padding}, {n, channels, size[0], size[1]});
+  return Tensors{Like(call, given, call.Narrow(image, call.tensor(0)))};
+}
+
 constexpr char kMax[] = "tensor, ints, ints=[], ints=0, ints=1, bool=false";
 constexpr char kMaxBackward[] = "tensor, tensor, ints, ints, ints, ints, bool, tensor";
 constexpr char kAverage[] = "tensor, ints, ints=[], ints=0, bool=false, bool=true, int?=None";
@@ -201,6 +289,8 @@ std::vector<Row> PoolingRows() {
       {"_adaptive_avg_pool3d_backward.default", "tensor, tensor", AdaptiveAveragePoolBackward<3>},
       {"adaptive_max_pool2d.default", "tensor, ints", AdaptiveMaxPool<2>},
       {"adaptive_max_pool3d.default", "tensor, ints", AdaptiveMaxPool<3>},
+      {"im2col.default", "tensor, ints, ints, ints, ints", Im2Col},
+      {"col2im.default", "tensor, ints, ints, ints, ints, ints", Col2Im},
   };
 }
 

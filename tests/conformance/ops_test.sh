@@ -7,4 +7,4 @@ set -euo pipefail
 }
 # Threads of PyTorch that wait must not take cores from tests beside this one.
 export OMP_WAIT_POLICY=passive
-exec "$2" --program "$1" --seed 13 --cases 800
+exec "$2" --program "$1" --seed 13 --cases 1000

@@ -130,6 +130,12 @@ def _take(x, index):
     return _meta(index.shape, x)
 
 
+@_rule("upsample_nearest3d.vec", "_upsample_nearest_exact3d.vec")
+def _upsample_nearest3d(x, size, scales):
+    size = size or [int(d * scale) for d, scale in zip(x.shape[2:], scales)]
+    return _meta((*x.shape[:2], *size), x)
+
+
 @_rule("max_pool3d_with_indices.default")
 def _max_pool3d(x, kernel, stride, padding, dilation, ceil_mode):
     three = lambda sizes: list(sizes) * (3 // len(sizes))

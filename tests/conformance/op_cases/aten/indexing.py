@@ -1,4 +1,4 @@
-"""Operators that choose elements by index, or write them there."""
+"""Operators that choose elements by index, and writes by indices of several dimensions."""
 
 import numpy
 
@@ -23,9 +23,26 @@ def index(case, name):
     aten(case, name, floats(case, dims), indices, check=close())
 
 
+def _masked_put(case, name):
+    """A mask, beside dimensions before and behind it."""
+    dims = draw(case, 1, 4, 3)
+    first = draw(case, 0, 3)
+    covered = dims[first : draw(case, first + 1, 4)]
+    mask = numpy.array(case.random.random(covered) < 0.5)
+    behind = dims[first + len(covered) :]
+    count = int(mask.sum())
+    shapes = [[], behind, [1, *behind], [*dims[:first], 1, *behind]]
+    if count > 0:
+        shapes += [[count, *behind], [*dims[:first], count, *behind]]
+    x, values = floats(case, dims), floats(case, case.one_of(shapes))
+    aten(case, name, x, [None] * first + [case.operand(mask)], values, case.chance(0.4), check=close(1))
+
+
 @define("index_put.default")
 def index_put(case, name):
     case.special = False
+    if case.chance(0.5):
+        return _masked_put(case, name)
     dims, which, shapes, indices = _index(case)
     accumulate = case.chance(0.6)
     if not accumulate:  # the order of writes to one place is not defined
@@ -64,16 +81,24 @@ def index_select(case, name):
     aten(case, name, floats(case, dims), axis, integers(case, [3], 0, dims[axis]), check=close())
 
 
-@define("index_add.default")
-def index_add(case, name):
+@define("take.default")
+def take(case, name):
     case.special = False
-    dims = shape(case, 1)
-    axis = axis_of(case, dims)
-    source = [3 if i == axis % len(dims) else dim for i, dim in enumerate(dims)]
-    aten(case, name, floats(case, dims), axis, integers(case, [3], 0, dims[axis]), floats(case, source), case.one_of([1, -0.5]))
+    dims = shape(case)
+    count = int(numpy.prod(dims))
+    aten(case, name, floats(case, dims), integers(case, case.one_of([[4], [2, 3], []]), -count, count), check=close())
 
 
-def _smaller(case, dims, axis):
+@define("bucketize.Tensor", "bucketize.Scalar")
+def bucketize(case, name):
+    boundaries = numpy.sort(case.random.choice(numpy.arange(-8, 9) / 4, draw(case, 1, 6)))
+    boundaries = case.operand(boundaries.astype(numpy.float32 if case.type == "FLOAT32" else numpy.float16))
+    # Some are equal to a boundary.
+    x = floats(case, shape(case), ties=True) if name == "bucketize.Tensor" else case.one_of([-3.5, 0.25, 1.0])
+    aten(case, name, x, boundaries, case.chance(0.5), case.chance(0.5), gradient=False)
+
+
+def smaller(case, dims, axis):
     return [draw(case, 1, 5) if i == axis % len(dims) else draw(case, 1, dim + 1) for i, dim in enumerate(dims)]
 
 
@@ -82,27 +107,4 @@ def gather(case, name):
     case.special = False
     dims = shape(case, 1)
     axis = axis_of(case, dims)
-    aten(case, name, floats(case, dims), axis, integers(case, _smaller(case, dims, axis), 0, dims[axis]), check=close())
-
-
-@define("scatter_add.default")
-def scatter_add(case, name):
-    case.special = False
-    dims = shape(case, 1)
-    axis = axis_of(case, dims)
-    part = _smaller(case, dims, axis)
-    source = [dim + draw(case, 0, 2) for dim in part]
-    aten(case, name, floats(case, dims), axis, integers(case, part, 0, dims[axis]), floats(case, source), check=close(2))
-
-
-@define("scatter.src", "scatter.value")
-def scatter(case, name):
-    case.special = False
-    dims = shape(case, 1)
-    axis = axis_of(case, dims)
-    part = [draw(case, 1, dim + 1) for dim in dims]
-    # No place is written twice.
-    places = numpy.argsort(case.random.random([dims[axis] if i == axis % len(dims) else dim for i, dim in enumerate(part)]), axis=axis)
-    places = places[tuple(slice(0, dim) for dim in part)].astype(numpy.int32)
-    source = floats(case, part) if name == "scatter.src" else 0.5
-    aten(case, name, floats(case, dims), axis, case.operand(places), source, check=equal)
+    aten(case, name, floats(case, dims), axis, integers(case, smaller(case, dims, axis), 0, dims[axis]), check=close())

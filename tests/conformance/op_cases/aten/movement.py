@@ -52,3 +52,31 @@ def flip(case, name):
 def repeat(case, name):
     dims = draw(case, 1, 3, 5) if case.chance(0.3) else shape(case, 0, 2)
     aten(case, name, floats(case, dims), draw(case, 1, 3, len(dims) + draw(case, 0, 2)), check=close())
+
+
+@define("reflection_pad1d.default", "reflection_pad2d.default", "reflection_pad3d.default", "replication_pad1d.default",
+        "replication_pad2d.default", "replication_pad3d.default")
+def repeating_pad(case, name):
+    rank = int(name.split(".")[0][-2])
+    dims = draw(case, 1, 3, 2)[case.one_of([0, 1]) :] + draw(case, 2, 5, rank)
+    most = min(dims[-rank:]) if name.startswith("reflection") else 4
+    widths = draw(case, 0, most, 2 * rank)
+    aten(case, name, floats(case, dims), widths, check=close())
+
+
+@define("rot90.default")
+def rot90(case, name):
+    dims = shape(case, 2)
+    plane = [int(axis) for axis in case.random.permutation(len(dims))[:2]]
+    aten(case, name, floats(case, dims), draw(case, -5, 6), plane, check=equal)
+
+
+@define("pixel_shuffle.default", "pixel_unshuffle.default")
+def pixel_shuffle(case, name):
+    factor, before = draw(case, 1, 4), draw(case, 1, 3, draw(case, 0, 3))
+    dims = draw(case, 1, 3, 3)
+    if name == "pixel_shuffle.default":
+        dims[0] *= factor * factor
+    else:
+        dims[1:] = [dim * factor for dim in dims[1:]]
+    aten(case, name, floats(case, before + dims), factor, check=equal)

@@ -3,7 +3,7 @@
 import numpy
 import torch
 
-from ..checks import equal
+from ..checks import close, equal
 from .harness import aten, define, draw, floats, operator
 
 
@@ -69,3 +69,17 @@ def adaptive_pool_backward(case, name):
     case.special = False
     image, size = _adaptive(case, name)
     aten(case, name, floats(case, image[: len(image) - len(size)] + size), floats(case, image), gradient=False)
+
+
+@define("im2col.default", "col2im.default")
+def columns(case, name):
+    case.special = False
+    kernel, dilation, padding, stride = draw(case, 1, 4, 2), draw(case, 1, 3, 2), draw(case, 0, 3, 2), draw(case, 1, 4, 2)
+    image = [d * (k - 1) + 1 + draw(case, 0, 4) for d, k in zip(dilation, kernel)]
+    dims = draw(case, 1, 3, 2)[case.one_of([0, 0, 1]) :]
+    if name == "im2col.default":
+        aten(case, name, floats(case, dims + image), kernel, dilation, padding, stride, check=close())
+        return
+    counts = [(i + 2 * p - d * (k - 1) - 1) // s + 1 for i, p, d, k, s in zip(image, padding, dilation, kernel, stride)]
+    dims[-1] *= kernel[0] * kernel[1]
+    aten(case, name, floats(case, [*dims, counts[0] * counts[1]]), image, kernel, dilation, padding, stride, check=close())

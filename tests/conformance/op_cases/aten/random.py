@@ -59,3 +59,106 @@ def normal(case, name):
 def native_dropout(case, name):
     x = case.input(numpy.full([4096], 1, numpy.float32 if case.type == "FLOAT32" else numpy.float16))
     random_elements(case, name, x, 0.25, True, mean=1, deviation=(0.25 / 0.75) ** 0.5, wanted=[0])
+
+
+def _elements(case, value=None):
+    """4096 elements of the case's type, all equal to a value if there is one."""
+    kind = numpy.float32 if case.type == "FLOAT32" else numpy.float16
+    return case.input(case.floats(case.type, [4096]) if value is None else numpy.full([4096], value, kind))
+
+
+def _new(case):
+    """The number of a type for a new tensor, which is the case's type."""
+    return 6 if case.type == "FLOAT32" else 5
+
+
+@define("rand.default", "randn.default")
+def of_size(case, name):
+    mean, deviation = (0.5, 12**-0.5) if name == "rand.default" else (0, 1)
+    random_elements(case, name, [64, 64], _new(case), mean=mean, deviation=deviation)
+
+
+def _integers(low, high):
+    return {"mean": (low + high - 1) / 2, "deviation": (((high - low) ** 2 - 1) / 12) ** 0.5}
+
+
+@define("randint.default", "randint.low")
+def randint(case, name):
+    low, high = (0, 5) if name == "randint.default" else (-3, 9)
+    bounds = [high] if name == "randint.default" else [low, high]
+    if case.chance(0.5):
+        case.type = "INT32"
+        random_elements(case, name, *bounds, [64, 64], 4, **_integers(low, high))
+    else:
+        random_elements(case, name, *bounds, [64, 64], _new(case), **_integers(low, high))
+
+
+@define("randint_like.default", "randint_like.low_dtype", "random_.to", "random_.from")
+def randint_like(case, name):
+    low, high = (0, 7) if name.endswith("default") or name.endswith("to") else (2, 20)
+    random_elements(case, name, _elements(case), *([high] if low == 0 else [low, high]), **_integers(low, high))
+
+
+@define("random_.default")
+def random_whole(case, name):
+    random_elements(case, name, _elements(case), **_integers(0, 2**24 + 1 if case.type == "FLOAT32" else 2**11 + 1))
+
+
+@define("randperm.default")
+def randperm(case, name):
+    """Each number once, and not in order."""
+    def check(result, exact, size, type_name):
+        in_order = numpy.array_equal(result, numpy.arange(result.size))
+        return "no permutation" if in_order or not numpy.array_equal(numpy.sort(result), numpy.arange(result.size)) else None
+
+    first = case._add({"aten": name, "arguments": [100, 4]}, 1)
+    of = torch.zeros(100, dtype=torch.float64)
+    case.want(Value(first, "INT32", of, of), check)
+
+
+@define("normal.float_float")
+def normal_of_size(case, name):
+    random_elements(case, name, 1.5, 0.5, [4096], None, _new(case), mean=1.5, deviation=0.5)
+
+
+@define("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
+def normal_around(case, name):
+    first, second = name.split(".")[1].split("_")
+    mean = _elements(case, -2) if first == "Tensor" else -2.0
+    deviation = _elements(case, 0.75) if second == "Tensor" else 0.75
+    random_elements(case, name, mean, deviation, mean=-2, deviation=0.75)
+
+
+@define("log_normal_.default")
+def log_normal(case, name):
+    mean, deviation = numpy.exp(0.5 + 0.25**2 / 2), (numpy.exp(0.25**2) - 1) ** 0.5
+    random_elements(case, name, _elements(case), 0.5, 0.25, mean=mean, deviation=mean * deviation)
+
+
+@define("exponential_.default")
+def exponential(case, name):
+    random_elements(case, name, _elements(case), 2.0, mean=0.5, deviation=0.5)
+
+
+@define("geometric_.default")
+def geometric(case, name):
+    random_elements(case, name, _elements(case), 0.25, mean=4, deviation=0.75**0.5 / 0.25)
+
+
+@define("cauchy_.default")
+def cauchy(case, name):
+    """It has no moments: half of it lies within the scale of the median."""
+    def check(result, exact, size, type_name):
+        values = result.astype(numpy.float64)
+        quarters = numpy.quantile(values, [0.25, 0.5, 0.75])
+        off = numpy.abs(quarters - [1.5, 2, 2.5]) > 0.1
+        return f"quartiles {quarters}" if off.any() else None
+
+    first = case._add({"aten": name, "arguments": [encoded(_elements(case)), 2.0, 0.5]}, 1)
+    of = torch.zeros(4096, dtype=torch.float64)
+    case.want(Value(first, case.type, of, of), check)
+
+
+@define("bernoulli_.Tensor")
+def bernoulli_by_tensor(case, name):
+    random_elements(case, name, _elements(case), _elements(case, 0.25), mean=0.25, deviation=0.1875**0.5)

@@ -1,0 +1,26 @@
+// For the lowerings of operators that read or write elements by index.
+#pragma once
+
+#include "client/aten/call.h"
+
+namespace vpod::aten {
+
+// Unimplemented for masks (BOOL or UINT8), InvalidArgument for floats.
+absl::Status CheckIndices(const Call& call, Tensor indices);
+
+// INT32, in which negative indices count from the end of a dimension of this length.
+Term FromStart(const Call& call, Tensor indices, int64_t dim);
+
+// Whether argument i is a tensor of bools, which PyTorch takes as UINT8, too.
+inline bool IsMask(v1::DataType type) { return type == v1::BOOL || type == v1::UINT8; }
+
+// The first elements of a tensor, so that it has the dimensions of the indices; along the axis it
+// keeps its own, unless `all`.
+absl::StatusOr<Tensor> Beginning(const Call& call, Tensor tensor, const Dims& indices,
+                                 uint32_t axis, bool all);
+
+// For each place, how many true elements are before it, INT32 in the mask's dimensions; 0 where the
+// element is false.
+Term Ranks(const Call& call, Tensor mask);
+
+}  // namespace vpod::aten

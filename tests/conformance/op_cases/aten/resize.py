@@ -1,0 +1,59 @@
+"""Images of another size, and images that are sampled at given places."""
+
+import numpy
+
+from ..checks import close, equal
+from .harness import aten, define, draw, floats
+
+
+def _image(case, name):
+    rank = int(name[name.index("d.") - 1])
+    return rank, draw(case, 1, 3, 2) + draw(case, 2, 7 if rank < 3 else 4, rank)
+
+
+def _size(case, rank):
+    """An output size, or scale factors that PyTorch takes for the distances between pixels, not the lengths' quotients."""
+    if case.chance(0.5):
+        return draw(case, 1, 12 if rank < 3 else 6, rank), None
+    return None, [case.one_of([0.5, 0.8, 1.6, 2.0, 2.5]) for _ in range(rank)]
+
+
+@define(*[f"{kind}{rank}d.vec" for kind in ("upsample_nearest", "_upsample_nearest_exact") for rank in (1, 2, 3)])
+def nearest(case, name):
+    case.special = False
+    rank, dims = _image(case, name)
+    aten(case, name, floats(case, dims), *_size(case, rank), check=close())
+
+
+@define("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec", "upsample_bicubic2d.vec")
+def blended(case, name):
+    case.special = False
+    rank, dims = _image(case, name)
+    size, scales = _size(case, rank)
+    # Cubic weights have both signs.
+    aten(case, name, floats(case, dims), size, case.chance(0.5), scales, check=close(1, part=4e-5))
+
+
+@define("grid_sampler_2d.default")
+def grid_sampler(case, name):
+    case.special = False
+    images, height, width = draw(case, 1, 3), draw(case, 2, 6), draw(case, 2, 6)
+    channels, corners = draw(case, 1, 3), case.chance(0.5)
+    # Places in pixels away from where pixels change, some of them outside the image.
+    shape = [images, draw(case, 1, 4), draw(case, 1, 4)]
+    places = [numpy.floor(case.random.uniform(-3, size + 2, shape)) + case.one_of([0.25, 0.375, 0.625]) for size in (width, height)]
+    lengths = [(place * 2 / (size - 1) if corners else (place * 2 + 1) / size) - 1 for place, size in zip(places, (width, height))]
+    case.type = "FLOAT32"
+    grid = case.operand(numpy.stack(lengths, -1).astype(numpy.float32))
+    interpolation, padding = draw(case, 0, 3), draw(case, 0, 3)
+    case.words.append(f"interpolation {interpolation} padding {padding} corners {corners}")
+    aten(case, name, floats(case, [images, channels, height, width]), grid, interpolation, padding, corners,
+         check=close(1, part=1e-4))
+
+
+@define("affine_grid_generator.default")
+def affine_grid(case, name):
+    case.special = False
+    images = draw(case, 1, 3)
+    size = [images, draw(case, 1, 3), draw(case, 1, 5), draw(case, 1, 5)]
+    aten(case, name, floats(case, [images, 2, 3]), size, case.chance(0.5), check=close(1))
