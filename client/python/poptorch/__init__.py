@@ -1,5 +1,13 @@
 """PyTorch models on virtual IPUs."""
 
+from . import _environment
+
+if _environment.runs_doctor():  # It says why the rest cannot be imported.
+    from . import doctor
+
+    raise SystemExit(doctor.main())
+_environment.check()
+
 from . import enums, optim, options
 from ._blocks import (
     BeginBlock,
@@ -13,6 +21,7 @@ from ._capture.losses import identity_loss
 from ._custom_parsers import ICustomArgParser, registerCustomArgParser
 from ._data.dataloader import DataLoader
 from ._errors import Error, RecoverableError, UnrecoverableError
+from ._executor.core import core as _core
 from ._executor.hardware import ipuHardwareIsAvailable, ipuHardwareVersion
 from ._executor.model import inferenceModel, isRunningOnIpu, trainingModel
 from ._executor.poplar_executor import PoplarExecutor
@@ -25,14 +34,14 @@ __version__ = "3.2.0"
 
 install_hooks()
 del install_hooks
+if _environment.shadowing_libraries():  # Now, and not by the first model, the user is told.
+    _core()
 
 
 def __getattr__(name: str):
     # The extension is loaded when it is asked for.
     if name == "poptorch_core":
-        from ._executor.core import core  # pylint: disable=import-outside-toplevel
-
-        return core()
+        return _core()
     if name == "AsynchronousDataAccessor":
         from ._data.accessor import (  # pylint: disable=import-outside-toplevel
             AsynchronousDataAccessor,

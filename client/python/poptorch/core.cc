@@ -5,7 +5,6 @@
 
 #include "client/aten/lower.h"
 #include "client/popdist/context.hpp"
-#include "client/vipu/ipuof_config.h"
 
 namespace vpod::poptorch::python {
 namespace {
@@ -47,20 +46,10 @@ void Check(const absl::Status& status) {
 
 }  // namespace vpod::poptorch::python
 
-namespace {
-
-int ActiveIpus() {
-  const auto partition = vpod::vipu::FindActivePartition();
-  return partition.ok() ? partition->config.devices_size() : 0;
-}
-
-}  // namespace
-
 PYBIND11_MODULE(poptorch_core, module) {
   vpod::poptorch::python::DefineErrors(module);
   vpod::poptorch::python::DefineModel(module);
-  module.def("active_ipus", ActiveIpus, pybind11::call_guard<pybind11::gil_scoped_release>(),
-             "The number of IPUs of the active partition; 0 without one.");
+  vpod::poptorch::python::DefinePod(module);
   module.def(
       "operators",
       [] {

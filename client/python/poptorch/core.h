@@ -31,5 +31,6 @@ ModelOptions OptionsOf(const py::dict& options);
 OptimizerOptions OptimizerOf(const py::object& optimizer);
 
 void DefineModel(py::module_& module);
+void DefinePod(py::module_& module);
 
 }  // namespace vpod::poptorch::python

@@ -3,18 +3,25 @@
 import importlib
 from typing import Any
 
-from .. import _errors
+from .. import _environment, _errors
 from .._options.popart import validate
 
 _extension = None
 
 
 def core():
-    """The extension."""
+    """The extension.
+
+    Raises:
+        ImportError: it is not built, or its libraries cannot be loaded.
+    """
     global _extension  # pylint: disable=global-statement
     if _extension is None:
         # A statement would ask the package for the attribute, which asks this function.
-        poptorch_core = importlib.import_module("poptorch.poptorch_core")
+        try:
+            poptorch_core = importlib.import_module("poptorch.poptorch_core")
+        except ImportError as error:
+            raise ImportError(str(_environment.extension_fault(error))) from None
         for each in (_errors.Error, _errors.RecoverableError, _errors.UnrecoverableError):
             setattr(poptorch_core, each.__name__, each)
         poptorch_core._validateOptions = validate
