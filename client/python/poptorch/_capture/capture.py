@@ -29,6 +29,7 @@ def capture(
     kwargs: dict,
     *,
     supported: Optional[Callable[[str], bool]] = None,
+    refused: Optional[list] = None,
 ) -> Tuple[Tape, Any]:
     """Records one forward pass.
 
@@ -38,6 +39,8 @@ def capture(
         args, kwargs: what forward is called with, of the sizes of one micro-batch. Tensors, also
             nested ones, are inputs; their elements are not read. Other arguments are constants.
         supported: tells whether an operator such as "add.Tensor" can be compiled.
+        refused: gets the operators that cannot, as errors.listed gives them. Without a list they
+            are an error, as operators whose result has no known shape always are.
 
     Returns:
         The tape, and the structure of forward's result, see `_structure.rebuild`.
@@ -52,12 +55,14 @@ def capture(
         try:
             _capturing = True
             with contextlib.ExitStack() as stack:
-                return _captured(stack, module, args, kwargs, supported)
+                return _captured(stack, module, args, kwargs, supported, refused)
         finally:
             _capturing = False
 
 
-def _captured(stack: contextlib.ExitStack, module, args, kwargs, supported) -> Tuple[Tape, Any]:
+def _captured(
+    stack: contextlib.ExitStack, module, args, kwargs, supported, refused
+) -> Tuple[Tape, Any]:
     tape = Tape()
     recorder = _recorder.Recorder(tape, supported)
     stack.enter_context(torch.enable_grad())
@@ -79,7 +84,10 @@ def _captured(stack: contextlib.ExitStack, module, args, kwargs, supported) -> T
     tensors = [_on_device(recorder, tensor) for tensor in tensors]
     recorder.finish_calls()
     leave()
-    recorder.raise_if_unsupported()
+    if refused is None:
+        recorder.raise_if_unsupported()
+    else:
+        refused.extend(errors.listed(recorder.unsupported))
     tape.results = [recorder.value_of(tensor) for tensor in tensors]
     twins.finish()
     inputs.finish()

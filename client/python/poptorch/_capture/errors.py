@@ -1,6 +1,6 @@
 """Errors of the capture, with their texts."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -152,16 +152,26 @@ def data_dependent(name: str, where: Place) -> Error:
     return cpp_error(DATA_DEPENDENT % name + f" It is called in {where}.")
 
 
+def listed(operators: dict) -> List[Tuple[str, Place]]:
+    """Names of operators, such as "aten::erfc", and where they are called.
+
+    Args:
+        operators: (operator, …) -> Place.
+    """
+    bases = [(operator.partition(".")[0], where) for (operator, *_), where in operators.items()]
+    return [(base if "::" in base else f"aten::{base}", where) for base, where in bases]
+
+
 def unsupported(operators: dict) -> Error:
-    """All operators that cannot be compiled; `operators`: (operator, …) -> Place."""
-    names, lines = [], []
-    for (operator, *_), where in operators.items():
-        base = operator.partition(".")[0]
-        name = base if "::" in base else f"aten::{base}"
-        by = f" (by {where.function})" if where.function else ""
-        names.append(name)
-        lines.append(f"\n  {name}{by} in {where}")
-    return cpp_error(UNSUPPORTED % ", ".join(dict.fromkeys(names)) + "".join(lines))
+    """All operators that cannot be compiled; the error has them as `operators`, as `listed`."""
+    calls = listed(operators)
+    lines = [
+        f"\n  {name}{f' (by {where.function})' if where.function else ''} in {where}"
+        for name, where in calls
+    ]
+    error = cpp_error(UNSUPPORTED % ", ".join(dict.fromkeys(n for n, _ in calls)) + "".join(lines))
+    error.operators = calls
+    return error
 
 
 def reassigned(kind: str, name: str) -> Error:
