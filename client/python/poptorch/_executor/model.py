@@ -1,6 +1,6 @@
 """trainingModel and inferenceModel."""
 
-from typing import Optional
+from typing import Callable, Optional, Union
 
 import torch
 
@@ -30,7 +30,9 @@ def _unwrapped(model):
 
 
 def trainingModel(  # pylint: disable=invalid-name
-    model, options: Optional[Options] = None, optimizer: Optional[torch.optim.Optimizer] = None
+    model: Union[torch.nn.Module, Callable],
+    options: Optional[Options] = None,
+    optimizer: Optional[torch.optim.Optimizer] = None,
 ) -> PoplarExecutor:
     """Wraps a model so that its calls train it on IPUs.
 
@@ -51,7 +53,9 @@ def trainingModel(  # pylint: disable=invalid-name
     return PoplarExecutor(model, options, training=True, optimizer=optimizer)
 
 
-def inferenceModel(model, options: Optional[Options] = None) -> PoplarExecutor:  # pylint: disable=invalid-name
+def inferenceModel(  # pylint: disable=invalid-name
+    model: Union[torch.nn.Module, Callable], options: Optional[Options] = None
+) -> PoplarExecutor:
     """Wraps a model so that its calls run on IPUs without training it.
 
     Args:

@@ -84,12 +84,12 @@ class PoplarExecutor:
         self._state = None
 
     @property
-    def model(self):
+    def model(self) -> Any:
         """The user's model."""
         return self._user_model
 
     @property
-    def options(self):
+    def options(self) -> Any:
         """The options; they cannot be changed."""
         return self._options
 
@@ -114,7 +114,7 @@ class PoplarExecutor:
 
     # --- Calls.
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args, **kwargs) -> Any:
         """Runs one combined batch.
 
         Args:
@@ -343,14 +343,14 @@ class PoplarExecutor:
             state.host_is_newer()
         self._write_weights()
 
-    def load_state_dict(self, state_dict, strict: bool = True):
+    def load_state_dict(self, state_dict: Dict[str, Any], strict: bool = True) -> Any:
         """Sets the model's parameters and buffers, on the device as well if it is attached."""
         result = self._user_model.load_state_dict(state_dict, strict)
         if self.isAttachedToDevice():
             self.copyWeightsToDevice()
         return result
 
-    def state_dict(self, *args, **kwargs):
+    def state_dict(self, *args, **kwargs) -> Dict[str, torch.Tensor]:
         """The model's state, with plain tensors."""
         self.copyWeightsToHostIfNeeded()
         return self._user_model.state_dict(*args, **kwargs)
