@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "absl/strings/str_cat.h"
 #include "client/aten/call.h"
 
 namespace vpod::aten {
@@ -84,6 +85,21 @@ Term Elu(const Call& call, Term x) {
   return Where(x > 0, x * call.number(2), low);
 }
 
+// (self, alpha)
+Term Celu(const Call& call, Term x) {
+  const double alpha = call.number(1);
+  return Where(x > 0, x, (x * (1 / alpha)).Apply(v1::EXPM1) * alpha);
+}
+
+// (self, limit)
+Term HardShrink(const Call& call, Term x) {
+  return Where(Abs(x).Apply(v1::LESS_EQUAL, x.Number(call.number(1))), 0.0, x);
+}
+Term SoftShrink(const Call& call, Term x) {
+  const double limit = call.number(1);
+  return Where(x > limit, x - limit, Where(x.Apply(v1::LESS, x.Number(-limit)), x + limit, 0.0));
+}
+
 // (self, beta, threshold)
 Term Softplus(const Call& call, Term x) {
   const Term scaled = x * call.number(1);
@@ -91,6 +107,31 @@ Term Softplus(const Call& call, Term x) {
 }
 Term Mish(const Call&, Term x) { return x * nn::Softplus(x).Apply(v1::TANH); }
 Term LogSigmoid(const Call&, Term x) { return -nn::Softplus(-x); }
+
+// (self): the value, and exp(-|self|), which PyTorch keeps for the gradient.
+Outputs LogSigmoidForward(const Call& call) {
+  const Term x = call.Wide(0);
+  return Tensors{call.Narrow(LogSigmoid(call, x), call.tensor(0)),
+                 call.Narrow(Exp(-Abs(x)), call.tensor(0))};
+}
+
+// (self, dimension): the first half of it times the sigmoid of the second.
+Outputs Glu(const Call& call) {
+  Graph& graph = call.graph();
+  const Term x = call.Wide(0);
+  const Dims dims = call.DimsOf(x);
+  VPOD_ASSIGN_OR_RETURN(const uint32_t axis, call.Axis(call.integer(1), dims.size()));
+  if (dims.empty() || dims[axis] % 2 != 0) {
+    return call.Refuse(absl::StrCat("dimension ", axis, " of ", call.TypeOf(x).ToString(),
+                                    " must have two halves"));
+  }
+  Dims begin(dims.size(), 0), half = dims;
+  half[axis] /= 2;
+  const Term values = call.term(graph.Slice(x, begin, half));
+  begin[axis] = half[axis];
+  const Term gate = call.term(graph.Slice(x, begin, half)).Apply(v1::SIGMOID);
+  return Tensors{call.Narrow(values * gate, call.tensor(0))};
+}
 
 absl::StatusOr<bool> IsTanhGelu(const Call& call, size_t i) {
   if (call.text(i) == "tanh") return true;
@@ -166,9 +207,14 @@ std::vector<Row> ActivationRows() {
       {"leaky_relu.default", "tensor, number=0.01", Of<LeakyRelu>},
       {"leaky_relu_backward.default", "tensor, tensor, number, bool", Backward<LeakyReluSlope>},
       {"elu.default", "tensor, number=1, number=1, number=1", Of<Elu>},
+      {"celu.default", "tensor, number=1", Of<Celu>},
+      {"glu.default", "tensor, int=-1", Glu},
+      {"hardshrink.default", "tensor, number=0.5", Of<HardShrink>},
+      {"softshrink.default", "tensor, number=0.5", Of<SoftShrink>},
       {"softplus.default", "tensor, number=1, number=20", Of<Softplus>},
       {"mish.default", "tensor", Of<Mish>},
       {"log_sigmoid.default", "tensor", Of<LogSigmoid>},
+      {"log_sigmoid_forward.default", "tensor", LogSigmoidForward},
       {"prelu.default", "tensor, tensor", Prelu},
   };
 }

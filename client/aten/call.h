@@ -88,6 +88,9 @@ class Call {
 Tensors Pullback(const Call& call, const Tensors& inputs, Tensor gradient,
                  absl::FunctionRef<Tensor(const Tensors&)> forward);
 
+// log(exp(a) + exp(b)), which infinities and numbers far from each other do not spoil.
+Term LogAddExp(Term a, Term b);
+
 // PyTorch's type of what combines two.
 v1::DataType PromotedType(v1::DataType a, v1::DataType b);
 
@@ -110,15 +113,20 @@ std::vector<Row> CreationRows();
 std::vector<Row> MovementRows();
 std::vector<Row> UnaryRows();
 std::vector<Row> BinaryRows();
+std::vector<Row> SpecialRows();
 std::vector<Row> ActivationRows();
 std::vector<Row> ProductRows();
 std::vector<Row> NormRows();
 std::vector<Row> PoolingRows();
 std::vector<Row> ReductionRows();
+std::vector<Row> SortingRows();
+std::vector<Row> DistanceRows();
 std::vector<Row> LossRows();
+std::vector<Row> CtcRows();
 std::vector<Row> ResizeRows();
 std::vector<Row> IndexRows();
 std::vector<Row> ScatterRows();
+std::vector<Row> EmbeddingBagRows();
 std::vector<Row> RandomRows();
 
 }  // namespace vpod::aten

@@ -24,6 +24,11 @@ Outputs ToInteger(const Call& call) {
   return Tensors{call.graph().Unary(kFunction, self)};
 }
 
+Outputs Fraction(const Call& call) {
+  const Term self = call.term(call.tensor(0));
+  return Tensors{self - self.Apply(v1::TRUNCATE)};
+}
+
 Term Truth(const Call& call, Tensor tensor) {
   return {call.graph(), call.graph().Cast(tensor, v1::BOOL)};
 }
@@ -88,15 +93,24 @@ Outputs ReverseSubtract(const Call& call) {
   return Sum(call, operands.second, operands.first, -call.number(2));
 }
 
-Outputs DivideRounded(const Call& call) {
-  if (!call.has(2)) return OfFractions<v1::DIVIDE>(call);
+// Without the remainder the dividend is a multiple of the divisor, so that only a rounding keeps
+// the quotient from being an integer. A fraction through 0 is what division gives.
+Outputs FloorDivide(const Call& call) {
   VPOD_ASSIGN_OR_RETURN(const auto operands, call.Promoted(0, 1));
   const auto [a, b] = operands;
-  const bool floats = program::IsFloat(call.TypeOf(a).type);
-  if (call.text(2) == "trunc") return Tensors{floats ? (a / b).Apply(v1::TRUNCATE) : a / b};
-  if (call.text(2) != "floor") return call.Refuse("the rounding mode must be 'trunc' or 'floor'");
   const Term quotient = (a - a.Apply(v1::REMAINDER, b)) / b;
-  return Tensors{floats ? quotient.Apply(v1::ROUND) : quotient};
+  if (!program::IsFloat(call.TypeOf(a).type)) return Tensors{quotient};
+  return Tensors{Where(b == 0, a / b, quotient.Apply(v1::ROUND))};
+}
+
+Outputs DivideRounded(const Call& call) {
+  if (!call.has(2)) return OfFractions<v1::DIVIDE>(call);
+  if (call.text(2) == "floor") return FloorDivide(call);
+  if (call.text(2) != "trunc") return call.Refuse("the rounding mode must be 'trunc' or 'floor'");
+  VPOD_ASSIGN_OR_RETURN(const auto operands, call.Promoted(0, 1));
+  const Term quotient = operands.first / operands.second;
+  const bool floats = program::IsFloat(call.TypeOf(quotient).type);
+  return Tensors{floats ? quotient.Apply(v1::TRUNCATE) : quotient};
 }
 
 template <v1::BinaryOperator kFunction>
@@ -136,35 +150,30 @@ Outputs MaskedFill(const Call& call) {
   return Tensors{Where(mask, call.term(value), self)};
 }
 
-// The whole gradient passes where an element equals a limit, as in PyTorch.
-absl::StatusOr<Term> AtLeast(const Call& call, size_t limit) {
+// The elements, or those of a limit, a tensor or a number, where they are beyond it. The whole
+// gradient passes where an element equals a limit, as in PyTorch.
+absl::StatusOr<Term> Limited(const Call& call, v1::BinaryOperator beyond, Term x, size_t limit) {
   VPOD_ASSIGN_OR_RETURN(const auto operands, call.Promoted(0, limit));
-  const auto [x, low] = operands;
-  return Where(x.Apply(v1::LESS, low), low, x);
+  const v1::DataType type = PromotedType(call.TypeOf(x).type, call.TypeOf(operands.second).type);
+  x = call.term(call.graph().Cast(x, type));
+  const Term bound = call.term(call.graph().Cast(operands.second, type));
+  return Where(x.Apply(beyond, bound), bound, x);
 }
 
-Term AtMost(Term x, double high) { return Where(x > high, high, x); }
-
-Outputs ClampMin(const Call& call) {
-  VPOD_ASSIGN_OR_RETURN(const Term result, AtLeast(call, 1));
+template <v1::BinaryOperator kBeyond>
+Outputs ClampOneEnd(const Call& call) {
+  VPOD_ASSIGN_OR_RETURN(const Term result, Limited(call, kBeyond, call.term(call.tensor(0)), 1));
   return Tensors{result};
 }
 
-Outputs ClampMax(const Call& call) {
-  VPOD_ASSIGN_OR_RETURN(const auto operands, call.Promoted(0, 1));
-  return Tensors{AtMost(operands.first, call.number(1))};
-}
-
+// (self, least, most): the second limit wins where they cross.
 Outputs Clamp(const Call& call) {
   Term result = call.term(call.tensor(0));
   if (call.has(1)) {
-    VPOD_ASSIGN_OR_RETURN(result, AtLeast(call, 1));
+    VPOD_ASSIGN_OR_RETURN(result, Limited(call, v1::LESS, result, 1));
   }
   if (call.has(2)) {
-    VPOD_ASSIGN_OR_RETURN(const auto operands, call.Promoted(0, 2));
-    const v1::DataType type =
-        PromotedType(call.TypeOf(result).type, call.TypeOf(operands.first).type);
-    result = AtMost(call.term(call.graph().Cast(result, type)), call.number(2));
+    VPOD_ASSIGN_OR_RETURN(result, Limited(call, v1::GREATER, result, 2));
   }
   return Tensors{result};
 }
@@ -204,6 +213,7 @@ std::vector<Row> UnaryRows() {
       {"exp.default", "tensor", OfFraction<v1::EXPONENT>},
       {"expm1.default", "tensor", OfFraction<v1::EXPM1>},
       {"floor.default", "tensor", ToInteger<v1::FLOOR>},
+      {"frac.default", "tensor", Fraction},
       {"isnan.default", "tensor", IsNan},
       {"log.default", "tensor", OfFraction<v1::LOGARITHM>},
       {"log1p.default", "tensor", OfFraction<v1::LOG1P>},
@@ -236,6 +246,8 @@ std::vector<Row> BinaryRows() {
       {"div.Scalar", "tensor, number", OfFractions<v1::DIVIDE>},
       {"div.Tensor_mode", "operand, operand, text?=None", DivideRounded},
       {"div.Scalar_mode", "tensor, number, text?=None", DivideRounded},
+      {"floor_divide.default", "operand, operand", FloorDivide},
+      {"floor_divide.Scalar", "tensor, number", FloorDivide},
       {"pow.Tensor_Tensor", "tensor, tensor", Binary<v1::POWER>},
       {"pow.Tensor_Scalar", "tensor, number", Binary<v1::POWER>},
       {"pow.Scalar", "number, tensor", Binary<v1::POWER>},
@@ -249,8 +261,11 @@ std::vector<Row> BinaryRows() {
       {"masked_fill.Scalar", "tensor, tensor, number", MaskedFill},
       {"masked_fill.Tensor", "tensor, tensor, operand", MaskedFill},
       {"clamp.default", "tensor, number?=None, number?=None", Clamp},
-      {"clamp_min.default", "tensor, number", ClampMin},
-      {"clamp_max.default", "tensor, number", ClampMax},
+      {"clamp.Tensor", "tensor, tensor?=None, tensor?=None", Clamp},
+      {"clamp_min.default", "tensor, number", ClampOneEnd<v1::LESS>},
+      {"clamp_min.Tensor", "tensor, tensor", ClampOneEnd<v1::LESS>},
+      {"clamp_max.default", "tensor, number", ClampOneEnd<v1::GREATER>},
+      {"clamp_max.Tensor", "tensor, tensor", ClampOneEnd<v1::GREATER>},
       {"addcmul.default", "tensor, tensor, tensor, number=1", AddCombined<false>},
       {"addcdiv.default", "tensor, tensor, tensor, number=1", AddCombined<true>},
       {"lerp.Scalar", "tensor, tensor, number", Lerp},

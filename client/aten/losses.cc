@@ -62,6 +62,25 @@ Tensor RowsOf(const Call& call, Tensor scores) {
   return graph.Reshape(graph.Transpose(scores, order), {rows, dims[1]});
 }
 
+Tensor Column(const Call& call, Tensor vector) {
+  return call.graph().Reshape(vector, {call.TypeOf(vector).elements(), 1});
+}
+
+// Argument i as a label for each of n rows.
+absl::StatusOr<Term> LabelsOf(const Call& call, size_t i, int64_t n) {
+  const TensorType type = call.TypeOf(call.tensor(i));
+  if (type.type != v1::INT32 || type.elements() != n) {
+    return call.Refuse(
+        absl::StrCat("the labels are ", type.ToString(), ", must be ", n, " of int32"));
+  }
+  return call.term(call.graph().Reshape(call.tensor(i), {n}));
+}
+
+// What labels choose. `along`: labels [n, 1] choose from rows [n, classes].
+Tensor OfLabels(const Call& call, Tensor from, Tensor labels, bool along) {
+  return call.graph().Gather(from, labels, along ? 1 : 0, along);
+}
+
 // (scores, target, weight, …, ignored label) from argument `first` on.
 absl::StatusOr<Labelled> LabelledRows(const Call& call, size_t first) {
   Graph& graph = call.graph();
@@ -70,22 +89,13 @@ absl::StatusOr<Labelled> LabelledRows(const Call& call, size_t first) {
   const Tensor rows = RowsOf(call, call.tensor(first));
   VPOD_RETURN_IF_ERROR(graph.status());
   const int64_t n = call.DimsOf(rows)[0];
-  const TensorType labels = call.TypeOf(call.tensor(first + 1));
-  if (labels.type != v1::INT32 || labels.elements() != n) {
-    return call.Refuse(
-        absl::StrCat("the labels are ", labels.ToString(), ", must be ", n, " of int32"));
-  }
-  const Term label = call.term(graph.Reshape(call.tensor(first + 1), {n}));
+  VPOD_ASSIGN_OR_RETURN(const Term label, LabelsOf(call, first + 1, n));
   const Term ignored = label == static_cast<double>(call.integer(first + 4));
   const Term index = Where(ignored, 0.0, label);
   const Term ones = call.term(graph.Constant({type.type, {n}}, 1));
   const Term of_label =
-      call.has(first + 2) ? call.term(graph.Gather(call.tensor(first + 2), index, 0)) : ones;
+      call.has(first + 2) ? call.term(OfLabels(call, call.tensor(first + 2), index, false)) : ones;
   return Labelled{rows, index, ignored, call.Wide(Where(ignored, 0.0, of_label))};
-}
-
-Tensor Column(const Call& call, Tensor vector) {
-  return call.graph().Reshape(vector, {call.TypeOf(vector).elements(), 1});
 }
 
 // (self, target, weight, reduction, ignored label): the loss and the weight of all rows.
@@ -95,7 +105,7 @@ Outputs NllForward(const Call& call) {
   const Tensor self = call.tensor(0);
   const int64_t n = call.DimsOf(of.rows)[0];
   const Term chosen = call.Wide(
-      graph.Reshape(graph.Gather(of.rows, Column(call, of.index), 1, /*along=*/true), {n}));
+      graph.Reshape(OfLabels(call, of.rows, Column(call, of.index), /*along=*/true), {n}));
   const Term losses = -(Where(of.ignored, 0.0, chosen) * of.weight);
   // The weight of a single row is given even so.
   if (call.integer(3) == 0 && call.DimsOf(self).size() > 1) {
@@ -186,6 +196,42 @@ Outputs BinaryCrossEntropyWithLogits(const Call& call) {
   return Tensors{call.Narrow(loss, call.tensor(0))};
 }
 
+// (self, target, reduction)
+Outputs SoftMarginLoss(const Call& call) {
+  VPOD_ASSIGN_OR_RETURN(const nn::Reduction reduction, ReductionOf(call, 2));
+  const Tensor loss = nn::SoftMarginLoss(call.graph(), call.Wide(0), call.Wide(1), reduction);
+  return Tensors{call.Narrow(loss, call.tensor(0))};
+}
+
+// (self, target, p, margin, weight, reduction): for each row the mean over the classes, its own
+// aside, of (margin - own score + score)^p where that is above 0, times the weight of its class.
+Outputs MultiMarginLoss(const Call& call) {
+  Graph& graph = call.graph();
+  VPOD_ASSIGN_OR_RETURN(const nn::Reduction reduction, ReductionOf(call, 5));
+  const double p = call.number(2);
+  if (p != 1 && p != 2) return call.Refuse(absl::StrCat("power ", p, " must be 1 or 2"));
+  const Tensor self = call.tensor(0);
+  if (call.DimsOf(self).empty() || call.DimsOf(self).size() > 2)
+    return call.Refuse(absl::StrCat("the scores are ", call.TypeOf(self).ToString(),
+                                    ", must have 1 or 2 dimensions"));
+  const Tensor rows = RowsOf(call, self);
+  const int64_t n = call.DimsOf(rows)[0], classes = call.DimsOf(rows)[1];
+  VPOD_ASSIGN_OR_RETURN(const Term label, LabelsOf(call, 1, n));
+  const Term scores = call.Wide(rows);
+  const Term own = call.Wide(OfLabels(call, rows, Column(call, label), /*along=*/true));
+  const Term place(graph, graph.Iota({v1::INT32, {1, classes}}, 1));
+  const Term is_own = place.Apply(v1::EQUAL, call.term(Column(call, label)));
+  Term losses = Where(is_own, 0.0, Relu(scores - own + call.number(3)));
+  if (p == 2) losses = Square(losses);
+  losses = call.term(graph.Reduce(v1::MEAN, losses, {1}));
+  if (call.has(4))
+    losses = losses * call.Wide(OfLabels(call, call.tensor(4), label, /*along=*/false));
+  if (reduction == nn::Reduction::kNone)
+    return Tensors{call.Narrow(graph.Reshape(losses, call.DimsOf(call.tensor(1))), self)};
+  const bool mean = reduction == nn::Reduction::kMean;
+  return Tensors{call.Narrow(mean ? graph.Mean(losses) : graph.Sum(losses), self)};
+}
+
 constexpr char kNll[] = "tensor, tensor, tensor?, int, int";
 constexpr char kNllBackward[] = "tensor, tensor, tensor, tensor?, int, int, tensor";
 
@@ -204,6 +250,9 @@ std::vector<Row> LossRows() {
       {"mse_loss.default", "tensor, tensor, int=1", MseLoss},
       {"smooth_l1_loss.default", "tensor, tensor, int=1, number=1", SmoothL1Loss},
       {"huber_loss.default", "tensor, tensor, int=1, number=1", HuberLoss},
+      {"soft_margin_loss.default", "tensor, tensor, int=1", SoftMarginLoss},
+      {"multi_margin_loss.default", "tensor, tensor, number=1, number=1, tensor?=None, int=1",
+       MultiMarginLoss},
       {"binary_cross_entropy.default", "tensor, tensor, tensor?=None, int=1", BinaryCrossEntropy},
       {"binary_cross_entropy_with_logits.default",
        "tensor, tensor, tensor?=None, tensor?=None, int=1", BinaryCrossEntropyWithLogits},

@@ -88,6 +88,16 @@ TEST_F(LowerTest, RefusesWhatTheOperatorCannotDo) {
             "aten::normal_.default: the mean is nan, must be finite");
   EXPECT_EQ(Refusal("uniform_.default", {x, 1.0, 0.0}).message(),
             "aten::uniform_.default: the range is 1 to 0, must not fall and must be finite");
+  EXPECT_EQ(Refusal("kthvalue.default", {x, int64_t{4}}).message(),
+            "aten::kthvalue.default: number 4 must be 1 to 3");
+  EXPECT_EQ(Refusal("glu.default", {x}).message(),
+            "aten::glu.default: dimension 1 of float32[4,3] must have two halves");
+  EXPECT_EQ(Refusal("_cdist_forward.default", {x, x, -1.0, {}}).message(),
+            "aten::_cdist_forward.default: norm -1 must be 0 or more");
+  EXPECT_EQ(Refusal("trace.default", {scalar}).message(),
+            "aten::trace.default: float32[] is not a matrix");
+  EXPECT_EQ(Refusal("linalg_cross.default", {x, x, int64_t{0}}).message(),
+            "aten::linalg_cross.default: float32[4,3] must have 3 elements along dimension 0 of 2");
   // The graph's own message names the operator as the scope.
   EXPECT_NE(Refusal("mm.default", {x, x}).message().find("aten::mm.default"), std::string::npos);
   EXPECT_EQ(Refusal("zeros.default", {std::vector<int64_t>{2}, int64_t{9}}).code(),
@@ -119,6 +129,12 @@ TEST_F(LowerTest, GivesTheTypesThatPyTorchDoes) {
   const std::vector<int64_t> last = {1};
   EXPECT_EQ(TypeOf("logsumexp.default", {half, last}), "float16[2]");
   EXPECT_EQ(TypeOf("logsumexp.default", {integers, last}), "float32[2]");
+  EXPECT_EQ(TypeOf("logcumsumexp.default", {half, int64_t{1}}), "float16[2,3]");
+  EXPECT_EQ(TypeOf("count_nonzero.default", {half}), "int32[]");
+  EXPECT_EQ(TypeOf("trace.default", {Input(v1::UINT8, {2, 3})}), "int32[]");
+  EXPECT_EQ(TypeOf("xlogy.Scalar_Self", {int64_t{2}, integers}), "float32[2,3]");
+  EXPECT_EQ(TypeOf("clamp.Tensor", {integers, half, {}}), "float16[2,3]");
+  EXPECT_EQ(TypeOf("floor_divide.default", {integers, half}), "float16[2,3]");
   const auto norm = [&](Tensor x, Argument type) {
     return TypeOf("linalg_vector_norm.default", {x, int64_t{2}, last, false, std::move(type)});
   };
@@ -126,6 +142,31 @@ TEST_F(LowerTest, GivesTheTypesThatPyTorchDoes) {
   EXPECT_EQ(norm(half, int64_t{6}), "float32[2]");
   EXPECT_EQ(norm(half, int64_t{3}),
             "aten::linalg_vector_norm.default: type int32 must be float16 or float32");
+}
+
+TEST_F(LowerTest, RefusesSequencesAndBagsThatDoNotFit) {
+  const Tensor scores = Input(v1::FLOAT32, {5, 2, 4}), labels = Input(v1::INT32, {3}),
+               lengths = Input(v1::INT32, {2}), table = Input(v1::FLOAT32, {6, 2});
+  const std::vector<int64_t> inputs = {5, 5}, targets = {2, 2};
+  EXPECT_EQ(Refusal("_ctc_loss.default", {scores, labels, inputs, targets}).message(),
+            "aten::_ctc_loss.default: the lengths of the targets add up to more than the 3 labels "
+            "there are");
+  EXPECT_EQ(Refusal("_ctc_loss.Tensor", {scores, labels, lengths, lengths}).message(),
+            "aten::_ctc_loss.Tensor: targets in one dimension need lengths that are not elements "
+            "of a tensor");
+  EXPECT_EQ(Refusal("_ctc_loss.default", {scores, labels, inputs, targets, int64_t{4}}).message(),
+            "aten::_ctc_loss.default: blank 4 must be 0 to 3");
+  const auto bags = [&](bool by_frequency, int64_t mode) {
+    const Tensor weights = Input(v1::FLOAT32, {3});
+    return std::string(Refusal("_embedding_bag.default",
+                               {table, labels, lengths, by_frequency, mode, false, weights})
+                           .message());
+  };
+  EXPECT_EQ(
+      bags(true, 0),
+      "aten::_embedding_bag.default: gradients scaled by the frequency of rows are not known");
+  EXPECT_EQ(bags(false, 1), "aten::_embedding_bag.default: only a sum has weights of the indices");
+  EXPECT_EQ(bags(false, 3), "aten::_embedding_bag.default: mode 3 must be 0 to 2");
 }
 
 TEST_F(LowerTest, NoGradientFlowsThroughDetach) {

@@ -31,22 +31,52 @@ Term Scaled(Term term, double factor) { return factor == 1 ? term : term * facto
 
 // (self, first, second, beta, alpha): beta × self + alpha × product. PyTorch does not read self if
 // beta is 0.
-template <size_t kRank>
-Outputs AddProduct(const Call& call) {
-  VPOD_ASSIGN_OR_RETURN(Term product, Product(call, 1, kRank));
+Outputs Added(const Call& call, Term product) {
   product = Scaled(product, call.number(4));
   if (call.number(3) == 0) return Tensors{product};
   return Tensors{Scaled(call.term(call.tensor(0)), call.number(3)) + product};
 }
 
-Outputs Mv(const Call& call) {
+template <size_t kRank>
+Outputs AddProduct(const Call& call) {
+  VPOD_ASSIGN_OR_RETURN(const Term product, Product(call, 1, kRank));
+  return Added(call, product);
+}
+
+// Multiplies argument i, a matrix, with the vector that follows it.
+absl::StatusOr<Term> ByVector(const Call& call, size_t i) {
   Graph& graph = call.graph();
-  VPOD_RETURN_IF_ERROR(CheckRank(call, 0, 2));
-  VPOD_RETURN_IF_ERROR(CheckRank(call, 1, 1));
-  const Dims vector = call.DimsOf(call.tensor(1));
-  const Tensor product =
-      graph.MatMul(call.tensor(0), graph.Reshape(call.tensor(1), {vector[0], 1}));
-  return Tensors{graph.Reshape(product, {call.DimsOf(call.tensor(0))[0]})};
+  VPOD_RETURN_IF_ERROR(CheckRank(call, i, 2));
+  VPOD_RETURN_IF_ERROR(CheckRank(call, i + 1, 1));
+  const Tensor column = graph.Reshape(call.tensor(i + 1), {call.DimsOf(call.tensor(i + 1))[0], 1});
+  const Tensor product = graph.MatMul(call.tensor(i), column);
+  return call.term(graph.Reshape(product, {call.DimsOf(call.tensor(i))[0]}));
+}
+
+Outputs Mv(const Call& call) {
+  VPOD_ASSIGN_OR_RETURN(const Term product, ByVector(call, 0));
+  return Tensors{product};
+}
+
+Outputs AddMv(const Call& call) {
+  VPOD_ASSIGN_OR_RETURN(const Term product, ByVector(call, 1));
+  return Added(call, product);
+}
+
+// The sum of the products of a batch is one product, over the batch and the inner dimension.
+Outputs AddBatches(const Call& call) {
+  Graph& graph = call.graph();
+  VPOD_RETURN_IF_ERROR(CheckRank(call, 1, 3));
+  VPOD_RETURN_IF_ERROR(CheckRank(call, 2, 3));
+  const Dims first = call.DimsOf(call.tensor(1)), second = call.DimsOf(call.tensor(2));
+  if (first[0] != second[0] || first[2] != second[1]) {
+    return call.Refuse(absl::StrCat("batches ", call.TypeOf(call.tensor(1)).ToString(), " and ",
+                                    call.TypeOf(call.tensor(2)).ToString(), " do not fit"));
+  }
+  const int64_t inner = first[0] * first[2];
+  const Tensor left = graph.Reshape(graph.Transpose(call.tensor(1), {1, 0, 2}), {first[1], inner});
+  const Tensor right = graph.Reshape(call.tensor(2), {inner, second[2]});
+  return Added(call, call.term(graph.MatMul(left, right)));
 }
 
 Outputs Dot(const Call& call) {
@@ -62,6 +92,73 @@ Outputs Linear(const Call& call) {
   const Term product =
       call.term(call.graph().MatMul(call.tensor(0), call.tensor(1), false, /*transpose_b=*/true));
   return Tensors{call.has(2) ? product + call.term(call.tensor(2)) : product};
+}
+
+// --- Products of three, and of vectors in space ---
+
+// Argument i with a dimension of 1 at each of these places of the result.
+absl::StatusOr<Term> Unsqueezed(const Call& call, size_t i, const Dims& places, size_t rank) {
+  Dims dims = call.DimsOf(call.tensor(i));
+  if (dims.size() + places.size() != rank) {
+    return call.Refuse(absl::StrCat("argument ", i, " is ", call.TypeOf(call.tensor(i)).ToString(),
+                                    ", must have ", rank - places.size(), " dimensions"));
+  }
+  if (!places.empty()) {
+    VPOD_ASSIGN_OR_RETURN(const std::vector<uint32_t> axes, call.Axes(places, rank));
+    for (uint32_t axis : axes) dims.insert(dims.begin() + axis, 1);
+  }
+  return call.term(call.graph().Reshape(call.Wide(i), dims));
+}
+
+// (first, second, third, dimensions to add to each, summed dimensions, a hint): the product of all
+// three, summed up. That of a bilinear layer, [n, 1, a, 1] × [1, out, a, b] × [n, 1, 1, b], is a
+// product of matrices: what the first and third give, by the weights.
+Outputs Trilinear(const Call& call) {
+  Graph& graph = call.graph();
+  const size_t rank = call.DimsOf(call.tensor(0)).size() + call.ints(3).size();
+  VPOD_ASSIGN_OR_RETURN(const Term first, Unsqueezed(call, 0, call.ints(3), rank));
+  VPOD_ASSIGN_OR_RETURN(const Term second, Unsqueezed(call, 1, call.ints(4), rank));
+  VPOD_ASSIGN_OR_RETURN(const Term third, Unsqueezed(call, 2, call.ints(5), rank));
+  VPOD_ASSIGN_OR_RETURN(const auto summed, call.Axes(call.ints(6), rank));
+  const Term outer = first * third;
+  VPOD_RETURN_IF_ERROR(graph.status());
+  const Dims rows = call.DimsOf(outer), weights = call.DimsOf(second);
+  const bool is_layer = rank == 4 && summed == std::vector<uint32_t>{2, 3} && rows[1] == 1 &&
+                        weights[0] == 1 && rows[2] == weights[2] && rows[3] == weights[3];
+  if (!is_layer)
+    return Tensors{call.Narrow(graph.Reduce(v1::SUM, outer * second, summed), call.tensor(0))};
+  const int64_t inner = rows[2] * rows[3];
+  const Tensor product = graph.MatMul(graph.Reshape(outer, {rows[0], inner}),
+                                      graph.Reshape(second, {weights[1], inner}), false,
+                                      /*transpose_b=*/true);
+  return Tensors{call.Narrow(product, call.tensor(0))};
+}
+
+// (self, other, dimension): each element of a vector in space is the difference of products of the
+// two that follow it.
+Outputs Cross(const Call& call) {
+  Graph& graph = call.graph();
+  VPOD_ASSIGN_OR_RETURN(const auto operands, call.Promoted(0, 1));
+  const size_t rank = call.DimsOf(operands.first).size();
+  VPOD_ASSIGN_OR_RETURN(const uint32_t axis, call.Axis(call.integer(2), rank));
+  for (const Tensor operand : {Tensor(operands.first), Tensor(operands.second)}) {
+    const TensorType type = call.TypeOf(operand);
+    if (type.dims.size() != rank || rank == 0 || type.dims[axis] != 3) {
+      return call.Refuse(absl::StrCat(type.ToString(), " must have 3 elements along dimension ",
+                                      axis, " of ", rank));
+    }
+  }
+  const auto part = [&](Tensor tensor, int64_t place) {
+    Dims begin(rank, 0), size = call.DimsOf(tensor);
+    begin[axis] = place % 3;
+    size[axis] = 1;
+    return call.Wide(graph.Slice(tensor, begin, size));
+  };
+  const auto [a, b] = operands;
+  Tensors parts;
+  for (int64_t i = 0; i < 3; ++i)
+    parts.push_back(part(a, i + 1) * part(b, i + 2) - part(a, i + 2) * part(b, i + 1));
+  return Tensors{call.Narrow(graph.Concat(parts, axis), a)};
 }
 
 // --- Convolutions ---
@@ -170,8 +267,12 @@ std::vector<Row> ProductRows() {
       {"bmm.default", "tensor, tensor", Multiply<3>},
       {"addmm.default", "tensor, tensor, tensor, number=1, number=1", AddProduct<2>},
       {"baddbmm.default", "tensor, tensor, tensor, number=1, number=1", AddProduct<3>},
+      {"addbmm.default", "tensor, tensor, tensor, number=1, number=1", AddBatches},
       {"mv.default", "tensor, tensor", Mv},
+      {"addmv.default", "tensor, tensor, tensor, number=1, number=1", AddMv},
       {"dot.default", "tensor, tensor", Dot},
+      {"_trilinear.default", "tensor, tensor, tensor, ints, ints, ints, ints, int=1", Trilinear},
+      {"linalg_cross.default", "tensor, tensor, int=-1", Cross},
       {"linear.default", "tensor, tensor, tensor?=None", Linear},
       {"convolution.default", "tensor, tensor, tensor?, ints, ints, ints, bool, ints, int",
        Convolution},

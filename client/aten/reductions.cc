@@ -1,19 +1,12 @@
-// Sums, means, extremes and norms over dimensions; running sums, sorting and what follows from it.
-#include <cmath>
+// Sums, means, extremes and moments over dimensions; running sums.
+#include "client/aten/reductions.h"
+
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "client/aten/call.h"
 
 namespace vpod::aten {
-namespace {
-
-// The dimensions that are reduced, and those of the result.
-struct Over {
-  std::vector<uint32_t> axes;
-  Dims kept;  // dimensions of the result, if they do
-  double count = 1;
-};
 
 absl::StatusOr<Over> OverAxes(const Call& call, Tensor self, const Dims& chosen, bool keep) {
   Dims dims = call.DimsOf(self);
@@ -26,21 +19,15 @@ absl::StatusOr<Over> OverAxes(const Call& call, Tensor self, const Dims& chosen,
   return over;
 }
 
-// Argument i has the dimensions, the next says whether they stay as 1.
-absl::StatusOr<Over> OverOf(const Call& call, size_t i) {
-  return OverAxes(call, call.tensor(0), call.ints(i), call.flag(i + 1));
-}
-
-Term Reduced(const Call& call, v1::ReduceOperator function, Tensor self, const Over& over) {
-  return call.term(call.graph().Reshape(call.graph().Reduce(function, self, over.axes), over.kept));
-}
+namespace {
 
 // Integers add up to INT32, which stands for PyTorch's int64.
+v1::DataType SumType(v1::DataType own) { return program::IsFloat(own) ? own : v1::INT32; }
+
 absl::StatusOr<Tensor> Summand(const Call& call, size_t type) {
   const Tensor self = call.tensor(0);
-  const v1::DataType own = call.TypeOf(self).type;
   VPOD_ASSIGN_OR_RETURN(const v1::DataType chosen,
-                        call.type(type, program::IsFloat(own) ? own : v1::INT32));
+                        call.type(type, SumType(call.TypeOf(self).type)));
   return call.graph().Cast(self, chosen);
 }
 
@@ -119,59 +106,16 @@ Outputs Deviation(const Call& call) {
   return Tensors{call.Narrow(Sqrt(moments.variance), call.tensor(0))};
 }
 
+Outputs DeviationAndMean(const Call& call) {
+  VPOD_ASSIGN_OR_RETURN(const Moments moments, MomentsOf(call));
+  return Tensors{call.Narrow(Sqrt(moments.variance), call.tensor(0)),
+                 call.Narrow(moments.mean, call.tensor(0))};
+}
+
 Outputs VarianceAndMean(const Call& call) {
   VPOD_ASSIGN_OR_RETURN(const Moments moments, MomentsOf(call));
   return Tensors{call.Narrow(moments.variance, call.tensor(0)),
                  call.Narrow(moments.mean, call.tensor(0))};
-}
-
-// Where the norm is 0 it has no gradient.
-Term Root(Term sum, double p) {
-  const Term safe = Where(sum == 0, 1.0, sum);
-  const Term root = p == 2 ? Sqrt(safe) : safe.Apply(v1::POWER, safe.Number(1 / p));
-  return Where(sum == 0, 0.0, root);
-}
-
-Outputs Norm(const Call& call, Tensor self, double p, const Over& over) {
-  const Term x = call.Wide(self);
-  const auto reduced = [&](v1::ReduceOperator function, Term term) {
-    return Reduced(call, function, term, over);
-  };
-  Term result = x;
-  if (p == 2) {
-    result = Root(reduced(v1::SUM, Square(x)), 2);
-  } else if (p == 1) {
-    result = reduced(v1::SUM, Abs(x));
-  } else if (p == 0) {
-    result = reduced(v1::SUM, Where(x == 0, x.Number(0), 1.0));
-  } else if (std::isinf(p)) {
-    result = reduced(p > 0 ? v1::MAX : v1::MIN, Abs(x));
-  } else {
-    result = Root(reduced(v1::SUM, Abs(x).Apply(v1::POWER, x.Number(p))), p);
-  }
-  return Tensors{call.Narrow(result, self)};
-}
-
-// (self, p, dimensions, keep)
-Outputs NormOver(const Call& call) {
-  VPOD_ASSIGN_OR_RETURN(const Over over, OverOf(call, 2));
-  return Norm(call, call.tensor(0), call.has(1) ? call.number(1) : 2, over);
-}
-
-// (self, p, dimensions, keep, type)
-Outputs VectorNorm(const Call& call) {
-  const Tensor self = call.tensor(0);
-  VPOD_ASSIGN_OR_RETURN(const v1::DataType type, call.type(4, call.TypeOf(self).type));
-  if (!program::IsFloat(type)) {
-    return call.Refuse(absl::StrCat("type ", program::Name(type), " must be float16 or float32"));
-  }
-  VPOD_ASSIGN_OR_RETURN(const Over over, OverOf(call, 2));
-  return Norm(call, call.graph().Cast(self, type), call.number(1), over);
-}
-
-Outputs NormOfAll(const Call& call) {
-  VPOD_ASSIGN_OR_RETURN(const Over over, OverAxes(call, call.tensor(0), {}, false));
-  return Norm(call, call.tensor(0), call.number(1), over);
 }
 
 // (self, dimensions, keep)
@@ -196,59 +140,73 @@ Outputs Cumulate(const Call& call) {
   return Tensors{rank == 0 ? self : call.graph().Cumulate(kFunction, self, axis)};
 }
 
-// --- Sorting ---
-
-// The first `count` of each sorted line, and their places.
-Outputs Sorted(const Call& call, Tensor self, int64_t dimension, bool descending,
-               std::optional<int64_t> count) {
+// (self, dimension): log(exp + …) of each element and those before it. In each round the sums of
+// twice as many elements come from two that are known.
+Outputs LogCumSumExp(const Call& call) {
   Graph& graph = call.graph();
+  const Tensor self = call.AsFloat(call.tensor(0));
   const Dims dims = call.DimsOf(self);
-  VPOD_ASSIGN_OR_RETURN(const uint32_t axis, call.Axis(dimension, dims.size()));
-  const Tensor lines = dims.empty() ? graph.Reshape(self, {1}) : self;
-  const Graph::Sorted sorted = graph.Sort(lines, axis, descending, count);
-  VPOD_RETURN_IF_ERROR(graph.status());
-  if (!dims.empty()) return Tensors{sorted.values, sorted.places};
-  return Tensors{graph.Reshape(sorted.values, {}), graph.Reshape(sorted.places, {})};
-}
-
-// (self, dimension, descending)
-Outputs Sort(const Call& call) {
-  return Sorted(call, call.tensor(0), call.integer(1), call.flag(2), std::nullopt);
-}
-
-// (self, stable, dimension, descending): every sort is stable here.
-Outputs StableSort(const Call& call) {
-  return Sorted(call, call.tensor(0), call.integer(2), call.flag(3), std::nullopt);
-}
-
-// (self, count, dimension, largest, sorted)
-Outputs TopK(const Call& call) {
-  return Sorted(call, call.tensor(0), call.integer(2), call.flag(3), call.integer(1));
-}
-
-// (self, dimension, keep): the extreme of each line and its place, which takes the gradient.
-template <bool kLargest>
-Outputs ExtremeWithPlace(const Call& call) {
-  VPOD_ASSIGN_OR_RETURN(const Tensors sorted,
-                        Sorted(call, call.tensor(0), call.integer(1), kLargest, 1));
-  VPOD_ASSIGN_OR_RETURN(const Over over,
-                        OverAxes(call, call.tensor(0), {call.integer(1)}, call.flag(2)));
-  return Tensors{call.graph().Reshape(sorted[0], over.kept),
-                 call.graph().Reshape(sorted[1], over.kept)};
-}
-
-// (self, dimension or None for all, keep)
-template <bool kLargest>
-Outputs PlaceOfExtreme(const Call& call) {
-  Graph& graph = call.graph();
-  const Tensor self = call.tensor(0);
-  if (!call.has(1)) {
-    const Tensor flat = graph.Reshape(self, {call.TypeOf(self).elements()});
-    VPOD_ASSIGN_OR_RETURN(const Tensors sorted, Sorted(call, flat, 0, kLargest, 1));
-    return Tensors{graph.Reshape(sorted[1], Dims(call.flag(2) ? call.DimsOf(self).size() : 0, 1))};
+  VPOD_ASSIGN_OR_RETURN(const uint32_t axis, call.Axis(call.integer(1), dims.size()));
+  if (dims.empty()) return Tensors{self};
+  Term sums = call.Wide(self);
+  for (int64_t known = 1; known < dims[axis] && graph.status().ok(); known *= 2) {
+    Dims begin(dims.size(), 0), rest = dims, first = dims;
+    first[axis] = known;
+    rest[axis] -= known;
+    const Tensor head = graph.Slice(sums, begin, first);
+    const Term earlier = call.term(graph.Slice(sums, begin, rest));
+    begin[axis] = known;
+    const Term later = call.term(graph.Slice(sums, begin, rest));
+    sums = call.term(graph.Concat({head, LogAddExp(earlier, later)}, axis));
   }
-  VPOD_ASSIGN_OR_RETURN(const Tensors extreme, ExtremeWithPlace<kLargest>(call));
-  return Tensors{extreme[1]};
+  return Tensors{call.Narrow(sums, self)};
+}
+
+// --- Counts and sums of some elements ---
+
+Term NonZeros(const Call& call, const Over& over) {
+  const Tensor flags = call.graph().Cast(call.tensor(0), v1::BOOL);
+  return Reduced(call, v1::SUM, call.graph().Cast(flags, v1::INT32), over);
+}
+
+// (self, dimensions)
+Outputs CountNonZeroOver(const Call& call) {
+  VPOD_ASSIGN_OR_RETURN(const Over over, OverAxes(call, call.tensor(0), call.ints(1), false));
+  return Tensors{NonZeros(call, over)};
+}
+
+// (self, dimension)
+Outputs CountNonZero(const Call& call) {
+  const Dims chosen = call.has(1) ? Dims{call.integer(1)} : Dims{};
+  VPOD_ASSIGN_OR_RETURN(const Over over, OverAxes(call, call.tensor(0), chosen, false));
+  return Tensors{NonZeros(call, over)};
+}
+
+// (self, dimensions, keep, type): without what is not a number.
+Outputs NanSum(const Call& call) {
+  VPOD_ASSIGN_OR_RETURN(const Tensor self, Summand(call, 3));
+  VPOD_ASSIGN_OR_RETURN(const Over over, OverOf(call, 1));
+  const Term x = call.term(self);
+  return Tensors{Reduced(call, v1::SUM, Where(x.Apply(v1::EQUAL, x), x, 0.0), over)};
+}
+
+// (self, dimension, keep)
+Outputs BothExtremes(const Call& call) {
+  const Dims chosen = call.has(1) ? Dims{call.integer(1)} : Dims{};
+  VPOD_ASSIGN_OR_RETURN(const Over over, OverAxes(call, call.tensor(0), chosen, call.flag(2)));
+  return Tensors{Reduced(call, v1::MIN, call.tensor(0), over),
+                 Reduced(call, v1::MAX, call.tensor(0), over)};
+}
+
+// (self): every element of the diagonal is a row's length and one behind the one before it.
+Outputs Trace(const Call& call) {
+  Graph& graph = call.graph();
+  const TensorType own = call.TypeOf(call.tensor(0)), type{SumType(own.type), own.dims};
+  const Tensor self = graph.Cast(call.tensor(0), type.type);
+  if (type.rank() != 2) return call.Refuse(absl::StrCat(type.ToString(), " is not a matrix"));
+  const Tensor flat = graph.Reshape(self, {type.elements()});
+  const int64_t count = std::min(type.dims[0], type.dims[1]);
+  return Tensors{graph.Reduce(v1::SUM, graph.Slice(flat, {0}, {count}, {type.dims[1] + 1}), {0})};
 }
 
 }  // namespace
@@ -265,10 +223,6 @@ std::vector<Row> ReductionRows() {
       {"amin.default", "tensor, ints=[], bool=false", Extreme<v1::MIN>},
       {"max.default", "tensor", ExtremeOfAll<v1::MAX>},
       {"min.default", "tensor", ExtremeOfAll<v1::MIN>},
-      {"max.dim", "tensor, int, bool=false", ExtremeWithPlace<true>},
-      {"min.dim", "tensor, int, bool=false", ExtremeWithPlace<false>},
-      {"argmax.default", "tensor, int?=None, bool=false", PlaceOfExtreme<true>},
-      {"argmin.default", "tensor, int?=None, bool=false", PlaceOfExtreme<false>},
       {"any.dim", "tensor, ints, bool=false", TruthOver<v1::MAX>},
       {"any.default", "tensor", TruthOfAll<v1::MAX>},
       {"all.dim", "tensor, ints, bool=false", TruthOver<v1::MIN>},
@@ -276,16 +230,16 @@ std::vector<Row> ReductionRows() {
       {"var.correction", "tensor, ints?=None, int?=None, bool=false", Variance},
       {"std.correction", "tensor, ints?=None, int?=None, bool=false", Deviation},
       {"var_mean.correction", "tensor, ints?=None, int?=None, bool=false", VarianceAndMean},
-      {"norm.ScalarOpt_dim", "tensor, number?, ints, bool=false", NormOver},
-      {"norm.Scalar", "tensor, number=2", NormOfAll},
-      {"linalg_vector_norm.default", "tensor, number=2, ints?=None, bool=false, type?=None",
-       VectorNorm},
+      {"std_mean.correction", "tensor, ints?=None, int?=None, bool=false", DeviationAndMean},
+      {"aminmax.default", "tensor, int?=None, bool=false", BothExtremes},
+      {"count_nonzero.default", "tensor, int?=None", CountNonZero},
+      {"count_nonzero.dim_IntList", "tensor, ints", CountNonZeroOver},
+      {"nansum.default", "tensor, ints?=None, bool=false, type?=None", NanSum},
+      {"trace.default", "tensor", Trace},
       {"logsumexp.default", "tensor, ints, bool=false", LogSumExp},
+      {"logcumsumexp.default", "tensor, int", LogCumSumExp},
       {"cumsum.default", "tensor, int, type?=None", Cumulate<v1::SUM>},
       {"cumprod.default", "tensor, int, type?=None", Cumulate<v1::PRODUCT>},
-      {"sort.default", "tensor, int=-1, bool=false", Sort},
-      {"sort.stable", "tensor, bool?, int=-1, bool=false", StableSort},
-      {"topk.default", "tensor, int, int=-1, bool=true, bool=true", TopK},
   };
 }
 

@@ -1,8 +1,8 @@
 """One generator of cases for each ATen operator, in a file for each family, as client/aten has them."""
 
 from ..case import FLOATS
-from . import (activations, creation, diagonals, elementwise, indexing, losses, movement, norms, parts, pooling, products, random,
-               reductions, resize, scatter, views)
+from . import (activations, creation, diagonals, distances, elementwise, embedding_bag, indexing, losses, movement, norms, parts,
+               pooling, products, random, reductions, resize, scatter, sorting, special, views)
 from .harness import TABLE
 
 

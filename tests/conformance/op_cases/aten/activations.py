@@ -1,7 +1,7 @@
 """Activations and their gradients."""
 
 from ..checks import equal
-from .harness import aten, define, floats, shape
+from .harness import aten, axis_of, define, floats, shape
 
 
 @define("sigmoid_backward.default", "tanh_backward.default")
@@ -84,3 +84,30 @@ def prelu(case, name):
     case.special = False
     dims = shape(case, 2)
     aten(case, name, floats(case, dims), floats(case, [case.one_of([1, dims[1]])]))
+
+
+@define("celu.default")
+def celu(case, name):
+    case.special = False
+    aten(case, name, floats(case, shape(case)), *case.one_of([[], [1.5], [0.25]]))
+
+
+@define("glu.default")
+def glu(case, name):
+    case.special = False
+    dims = shape(case, 1)
+    axis = axis_of(case, dims)
+    dims[axis] *= 2
+    aten(case, name, floats(case, dims), axis)
+
+
+@define("hardshrink.default", "softshrink.default")
+def shrink(case, name):
+    case.special = False
+    limit = case.one_of([[], [1], [0.25]])
+    aten(case, name, floats(case, shape(case), ties=case.chance(0.5)), *limit)
+
+
+@define("log_sigmoid_forward.default")
+def log_sigmoid(case, name):
+    aten(case, name, floats(case, shape(case), -8, 8))

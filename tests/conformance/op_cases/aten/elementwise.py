@@ -7,7 +7,7 @@ from .harness import aten, define, flags, floats, integers, pair, shape
 
 DOMAINS = {"abs": (-3, 3), "acos": (-0.95, 0.95), "acosh": (1.1, 5), "asin": (-0.95, 0.95), "asinh": (-3, 3), "atan": (-3, 3),
            "atanh": (-0.9, 0.9), "ceil": (-3, 3), "cos": (-3, 3), "cosh": (-3, 3), "erf": (-2, 2), "erfinv": (-0.9, 0.9),
-           "exp": (-3, 3), "expm1": (-3, 3), "floor": (-3, 3), "log": (0.1, 5), "log1p": (-0.8, 5), "neg": (-3, 3),
+           "exp": (-3, 3), "expm1": (-3, 3), "floor": (-3, 3), "frac": (-3, 3), "log": (0.1, 5), "log1p": (-0.8, 5), "neg": (-3, 3),
            "reciprocal": (0.2, 4), "round": (-3, 3), "rsqrt": (0.2, 4), "sign": (-3, 3), "sin": (-3, 3), "sinh": (-3, 3),
            "sqrt": (0.1, 5), "square": (-3, 3), "tan": (-1.2, 1.2), "trunc": (-3, 3), "relu": (-3, 3), "sigmoid": (-5, 5),
            "tanh": (-3, 3), "silu": (-5, 5), "hardsigmoid": (-5, 5), "hardswish": (-5, 5), "mish": (-5, 5), "log_sigmoid": (-5, 5)}
@@ -85,6 +85,27 @@ def rounded_quotient(case, name):
     else:
         a, b = pair(case)
         aten(case, name, floats(case, a), floats(case, b, 0.5, 2), mode, gradient=mode is None)
+
+
+@define("floor_divide.default")
+def floor_divide(case, name):
+    """A fraction through 0 is infinite."""
+    case.special = False
+    if case.chance(0.5):
+        dims = shape(case)
+        aten(case, name, integers(case, dims, -20, 20), integers(case, dims, 1, 6))
+        return
+    a, b = pair(case)
+    divisors = case.floats(case.type, b, 0.5, 2)
+    if case.chance(0.3):
+        divisors.flat[0] = 0
+    aten(case, name, floats(case, a, 1, 9), case.operand(divisors), gradient=False)
+
+
+@define("floor_divide.Scalar")
+def floor_divide_by_number(case, name):
+    case.special = False
+    aten(case, name, floats(case, shape(case)), 0.75, gradient=False)
 
 
 @define("pow.Tensor_Scalar")
@@ -185,6 +206,23 @@ def clamp(case, name):
 @define("clamp_min.default", "clamp_max.default")
 def clamp_one(case, name):
     aten(case, name, floats(case, shape(case), ties=case.chance(0.5)), case.one_of([1, -1.0]), check=equal)
+
+
+@define("clamp.Tensor")
+def clamp_by_tensors(case, name):
+    case.special = False
+    dims, other = pair(case)
+    limits = case.one_of([(True, True), (True, False), (False, True)])
+    low = floats(case, other, -3, 0) if limits[0] else None
+    high = floats(case, other, -0.5, 3) if limits[1] else None
+    aten(case, name, floats(case, dims), low, high, check=equal)
+
+
+@define("clamp_min.Tensor", "clamp_max.Tensor")
+def clamp_by_tensor(case, name):
+    case.special = False
+    dims, other = pair(case)
+    aten(case, name, floats(case, dims), floats(case, other), check=equal)
 
 
 @define("addcmul.default", "addcdiv.default")

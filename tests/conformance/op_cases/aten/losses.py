@@ -3,8 +3,9 @@
 import numpy
 import torch
 
+from ..case import Value
 from ..checks import close
-from .harness import aten, axis_of, define, draw, floats, operator, perhaps, shape
+from .harness import aten, axis_of, call, define, draw, floats, operator, perhaps, shape, want_gradients
 
 
 def _number(case):
@@ -87,3 +88,62 @@ def bce_with_logits(case, name):
     dims = shape(case)
     weight = perhaps(case, lambda: floats(case, dims, 0.5, 2), 0.4)
     aten(case, name, floats(case, dims), floats(case, dims, 0, 1), weight, None, draw(case, 0, 3), gradient=False)
+
+
+def _scored(case, name, scores, *rest):
+    """A loss whose gradient is compared for the scores alone: PyTorch has none for targets and weights."""
+    losses = aten(case, name, scores, *rest, gradient=False, check=close(2))[0]
+    others = {value.number: value.exact.detach() for value in rest if isinstance(value, Value)}
+    want_gradients(case, losses, [scores], lambda x: call(name, [scores, *rest], {**others, scores.number: x})[0])
+
+
+@define("soft_margin_loss.default")
+def soft_margin(case, name):
+    case.special = False
+    dims = shape(case)
+    signs = numpy.where(case.random.random(dims) < 0.5, -1, 1)
+    target = case.operand(numpy.asarray(signs, numpy.float32 if case.type == "FLOAT32" else numpy.float16))
+    _scored(case, name, floats(case, dims), target, draw(case, 0, 3))
+
+
+@define("multi_margin_loss.default")
+def multi_margin(case, name):
+    case.special = False
+    n, classes = draw(case, 1, 5), draw(case, 2, 6)
+    labels = case.random.integers(0, classes, [n]).astype(numpy.int32)
+    weight = perhaps(case, lambda: floats(case, [classes], 0.5, 2), 0.4)
+    _scored(case, name, floats(case, [n, classes]), case.operand(labels), case.one_of([1, 2]), case.one_of([1, 0.5]), weight,
+            draw(case, 0, 3))
+
+
+@define("_ctc_loss.default", "_ctc_loss.Tensor")
+def ctc(case, name):
+    """PyTorch's gradient is that of the scores before a log-softmax, so that one is in the case. Targets may be too long
+    for their inputs."""
+    case.special, case.type = False, "FLOAT32"
+    steps, n, classes, longest = draw(case, 2, 7), draw(case, 1, 4), draw(case, 2, 5), draw(case, 1, 4)
+    blank, infinite = draw(case, 0, classes), case.chance(0.3)
+    lengths = draw(case, 0, longest + 1, n - 1) + [longest]
+    least = min(steps, 2 * longest + 1) if not infinite else 1
+    inputs = draw(case, least, steps + 1, n) if least < steps else [steps] * n
+    if not infinite:  # a repetition takes a step more
+        lengths = [min(length, (steps + 1) // 2) for length in lengths]
+        inputs = [steps] * n if any(2 * length > min(inputs) for length in lengths) else inputs
+    labels = case.random.integers(0, classes - 1, [n, longest])
+    labels = (labels + (labels >= blank)).astype(numpy.int32)
+    if name == "_ctc_loss.default" and case.chance(0.4):
+        labels = numpy.concatenate([row[:length] for row, length in zip(labels, lengths)])
+    if name == "_ctc_loss.Tensor":
+        inputs, lengths = (case.operand(numpy.array(numbers, numpy.int32)) for numbers in (inputs, lengths))
+    scores = floats(case, [steps, n, classes])
+    rest = [case.operand(labels), inputs, lengths, blank, infinite]
+    logarithms = aten(case, "_log_softmax.default", scores, 2, False, gradient=False)[0]
+    losses = aten(case, name, logarithms, *rest, gradient=False, wanted=[0])[0]
+
+    def whole(x):
+        exacts = {value.number: value.exact for value in rest + [inputs, lengths] if isinstance(value, Value)}
+        exacts[logarithms.number] = torch.log_softmax(x, 2)
+        return call(name, [logarithms, *rest], exacts)[0]
+
+    if not infinite:
+        want_gradients(case, losses, [scores], whole)

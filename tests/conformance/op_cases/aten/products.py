@@ -3,7 +3,7 @@
 import torch
 
 from ..checks import close
-from .harness import aten, define, draw, floats, operator
+from .harness import aten, axis_of, define, draw, floats, operator, shape
 
 
 @define("mm.default", "bmm.default", "mv.default", "dot.default")
@@ -23,6 +23,45 @@ def added_matrices(case, name):
     factors = case.one_of([[], [0.5, 2], [0.5, 1] if front else [0, 1]])
     case.special = False
     aten(case, name, floats(case, bias), floats(case, front + [n, k]), floats(case, front + [k, m]), *factors, check=close(3))
+
+
+@define("addmv.default")
+def added_vectors(case, name):
+    case.special = False
+    n, k = draw(case, 1, 6, 2)
+    factors = case.one_of([[], [0.5, 2], [0, 1]])
+    aten(case, name, floats(case, [n]), floats(case, [n, k]), floats(case, [k]), *factors, check=close(3))
+
+
+@define("addbmm.default")
+def added_batches(case, name):
+    case.special = False
+    n, k, m, batch = draw(case, 1, 6, 4)
+    bias = case.one_of([[m], [1, m], [n, m]])
+    factors = case.one_of([[], [0.5, 2], [0.5, 1]])
+    aten(case, name, floats(case, bias), floats(case, [batch, n, k]), floats(case, [batch, k, m]), *factors, check=close(3))
+
+
+@define("_trilinear.default")
+def trilinear(case, name):
+    """That of a bilinear layer, or a sum of other products."""
+    case.special = False
+    n, a, b, outputs = draw(case, 1, 5, 4)
+    if case.chance(0.7):
+        aten(case, name, floats(case, [n, a]), floats(case, [outputs, a, b]), floats(case, [n, b]), [1, 3], [0], [1, 2], [2, 3],
+             check=close(2))
+    else:
+        aten(case, name, floats(case, [n, a]), floats(case, [n, a]), floats(case, [a, b]), [2], [2], [0], [1], check=close(2))
+
+
+@define("linalg_cross.default")
+def cross(case, name):
+    case.special = False
+    dims = shape(case, 1)
+    axis = axis_of(case, dims)
+    dims[axis] = 3
+    other = [dim if dim == 3 or case.chance(0.7) else 1 for dim in dims]
+    aten(case, name, floats(case, dims), floats(case, other), axis)
 
 
 @define("linear.default")

@@ -1,6 +1,8 @@
-"""Reductions, running sums and sorting."""
+"""Reductions and running sums."""
 
-from .harness import DEVICE, aten, axes_of, axis_of, define, draw, flags, floats, integers, shape
+import numpy
+
+from .harness import aten, axes_of, axis_of, define, draw, flags, floats, integers, perhaps, shape
 
 
 @define("sum.dim_IntList", "mean.dim", "amax.default", "amin.default")
@@ -32,21 +34,6 @@ def prod_along(case, name):
     aten(case, name, floats(case, dims, 0.5, 1.5), axis_of(case, dims), case.chance(0.5))
 
 
-@define("max.dim", "min.dim")
-def extreme(case, name):
-    case.special = False
-    dims = shape(case)
-    aten(case, name, floats(case, dims), axis_of(case, dims), case.chance(0.5))
-
-
-@define("argmax.default", "argmin.default")
-def place_of_extreme(case, name):
-    case.special = False
-    dims = shape(case)
-    axis, kept = case.one_of([(None, False), (axis_of(case, dims), case.chance(0.5))])
-    aten(case, name, floats(case, dims), axis, kept)
-
-
 @define("any.dim", "all.dim")
 def truth(case, name):
     dims = shape(case, 1)
@@ -58,33 +45,11 @@ def truth_of_all(case, name):
     aten(case, name, flags(case, shape(case)))
 
 
-@define("var.correction", "std.correction", "var_mean.correction")
+@define("var.correction", "std.correction", "var_mean.correction", "std_mean.correction")
 def variance(case, name):
     case.special = False
     dims = [dim + 2 for dim in shape(case, 1, 2)]
     aten(case, name, floats(case, dims), axes_of(case, dims), case.one_of([0, 1]), case.chance(0.5))
-
-
-@define("norm.ScalarOpt_dim")
-def norm(case, name):
-    case.special = False
-    dims = shape(case, 1)
-    aten(case, name, floats(case, dims), case.one_of([None, 2, 1, 3.0, float("inf")]), axes_of(case, dims), case.chance(0.5))
-
-
-@define("norm.Scalar")
-def norm_of_all(case, name):
-    case.special = False
-    aten(case, name, floats(case, shape(case)), case.one_of([2, 1, 3.0]))
-
-
-@define("linalg_vector_norm.default")
-def vector_norm(case, name):
-    case.special = False
-    dims = shape(case, 1)
-    number = case.one_of([None, 6])
-    aten(case, name, floats(case, dims), case.one_of([2, 1, 3.0, float("inf")]), axes_of(case, dims), case.chance(0.5),
-         number, types=[DEVICE[number]] if number else None)
 
 
 @define("logsumexp.default")
@@ -102,23 +67,42 @@ def cumulative(case, name):
     aten(case, name, floats(case, dims, *((0.5, 1.5) if name == "cumprod.default" else (-3, 3))), axis_of(case, dims))
 
 
-@define("sort.default")
-def sort(case, name):
+@define("logcumsumexp.default")
+def logcumsumexp(case, name):
+    """Numbers far from each other, too, whose exponentials float32 cannot hold beside each other."""
+    dims = shape(case)
+    far = case.one_of([1, 30])
+    aten(case, name, floats(case, dims, -3 * far, 3 * far), axis_of(case, dims))
+
+
+@define("count_nonzero.default", "count_nonzero.dim_IntList")
+def count_nonzero(case, name):
+    dims = shape(case)
+    values = integers(case, dims, -1, 2) if case.chance(0.3) else floats(case, dims, ties=True)
+    if name == "count_nonzero.default":
+        aten(case, name, values, perhaps(case, lambda: axis_of(case, dims)))
+    else:
+        aten(case, name, values, axes_of(case, dims))
+
+
+@define("nansum.default")
+def nansum(case, name):
     case.special = False
     dims = shape(case)
-    aten(case, name, floats(case, dims), axis_of(case, dims), case.chance(0.5))
+    numbers = case.floats(case.type, dims)
+    numbers = numpy.where(case.random.random(dims) < 0.3, numpy.nan, numbers).astype(numbers.dtype)
+    aten(case, name, case.operand(numbers), axes_of(case, dims), case.chance(0.5))
 
 
-@define("sort.stable")
-def stable_sort(case, name):
-    case.special = False
-    dims = shape(case)
-    aten(case, name, floats(case, dims, ties=True), True, axis_of(case, dims), case.chance(0.5))
-
-
-@define("topk.default")
-def topk(case, name):
+@define("aminmax.default")
+def both_extremes(case, name):
+    """PyTorch gives a scalar's a dimension, with a warning."""
     case.special = False
     dims = shape(case, 1)
-    axis = axis_of(case, dims)
-    aten(case, name, floats(case, dims), draw(case, 1, dims[axis] + 1), axis, case.chance(0.5))
+    aten(case, name, floats(case, dims), perhaps(case, lambda: axis_of(case, dims)), case.chance(0.5))
+
+
+@define("trace.default")
+def trace(case, name):
+    dims = draw(case, 1, 7, 2)
+    aten(case, name, integers(case, dims, -9, 9) if case.chance(0.2) else floats(case, dims))
