@@ -98,7 +98,7 @@ Tensors Forward(const Call& call, Term log_probabilities, Term labels, Term leng
   const int64_t steps = call.DimsOf(log_probabilities)[0], n = call.DimsOf(labels)[0],
                 places = call.DimsOf(labels)[1];
   const Tensor index = graph.Expand(graph.Reshape(labels, {1, n, places}), {steps, n, places});
-  const Tensor scores = graph.Gather(log_probabilities, index, 2, /*along=*/true);
+  const Tensor scores = graph.Gather(log_probabilities, index, 2, /*along=*/true, /*labels=*/true);
   const auto at = [&](int64_t step) {
     return call.term(graph.Reshape(graph.Slice(scores, {step, 0, 0}, {1, n, places}), {n, places}));
   };

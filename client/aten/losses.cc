@@ -76,9 +76,10 @@ absl::StatusOr<Term> LabelsOf(const Call& call, size_t i, int64_t n) {
   return call.term(call.graph().Reshape(call.tensor(i), {n}));
 }
 
-// What labels choose. `along`: labels [n, 1] choose from rows [n, classes].
+// What labels choose; a run that fails by one says that it is a label. `along`: labels [n, 1]
+// choose from rows [n, classes].
 Tensor OfLabels(const Call& call, Tensor from, Tensor labels, bool along) {
-  return call.graph().Gather(from, labels, along ? 1 : 0, along);
+  return call.graph().Gather(from, labels, along ? 1 : 0, along, /*labels=*/true);
 }
 
 // (scores, target, weight, …, ignored label) from argument `first` on.
@@ -131,7 +132,7 @@ Outputs NllBackward(const Call& call) {
   const TensorType rows{v1::FLOAT32, call.DimsOf(of.rows)};
   const Tensor gradient =
       graph.Scatter(v1::Scatter::SET, graph.Constant(rows, 0), Column(call, of.index),
-                    Column(call, update), 1, /*along=*/true);
+                    Column(call, update), 1, /*along=*/true, /*labels=*/true);
   Tensor result = gradient;
   if (type.rank() > 2) {  // the classes back to their place
     Dims apart = {type.dims[0]};

@@ -168,12 +168,14 @@ class Graph {
                        const std::vector<uint32_t>& axes);
   // The slices along an axis that INT32 indices choose, with the dimensions of the indices in the
   // place of the axis. `along`: the indices have the shape of the input but along the axis, and
-  // choose for each place, as torch.gather does. An index that does not exist fails the run.
-  Tensor Gather(Tensor input, Tensor indices, uint32_t axis, bool along = false);
+  // choose for each place, as torch.gather does. An index that does not exist fails the run, with a
+  // message that calls it a label of its row if `labels` says that they are.
+  Tensor Gather(Tensor input, Tensor indices, uint32_t axis, bool along = false,
+                bool labels = false);
   // The destination with an update, which has the shape that Gather gives, combined with the chosen
   // slices one after the other; float16 is added and multiplied in float32.
   Tensor Scatter(v1::Scatter::Combine combine, Tensor destination, Tensor indices, Tensor update,
-                 uint32_t axis, bool along = false);
+                 uint32_t axis, bool along = false, bool labels = false);
   // Sums or products (SUM, PRODUCT) of each element and those before it along the axis.
   struct CumulateOptions {
     bool exclusive = false;  // without the element itself

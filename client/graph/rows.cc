@@ -44,15 +44,16 @@ Tensor Graph::LayerNorm(Tensor x, Tensor scale, Tensor offset, float epsilon) {
   return outputs.empty() ? Tensor{} : outputs[0];
 }
 
-Tensor Graph::Gather(Tensor input, Tensor indices, uint32_t axis, bool along) {
+Tensor Graph::Gather(Tensor input, Tensor indices, uint32_t axis, bool along, bool labels) {
   v1::Instruction op;
   op.mutable_gather()->set_axis(axis);
   op.mutable_gather()->set_along(along);
+  op.mutable_gather()->set_labels(labels);
   return AddSimple(std::move(op), {input, indices});
 }
 
 Tensor Graph::Scatter(v1::Scatter::Combine combine, Tensor destination, Tensor indices,
-                      Tensor update, uint32_t axis, bool along) {
+                      Tensor update, uint32_t axis, bool along, bool labels) {
   if (!Usable({destination, indices, update}, "scatter")) return {};
   const v1::DataType type = TypeOf(destination).type;
   const bool rounds = combine == v1::Scatter::ADD || combine == v1::Scatter::MULTIPLY;
@@ -65,6 +66,7 @@ Tensor Graph::Scatter(v1::Scatter::Combine combine, Tensor destination, Tensor i
   op.mutable_scatter()->set_combine(combine);
   op.mutable_scatter()->set_axis(axis);
   op.mutable_scatter()->set_along(along);
+  op.mutable_scatter()->set_labels(labels);
   const Tensor result = AddSimple(std::move(op), {destination, indices, update});
   return widens ? Cast(result, type) : result;
 }

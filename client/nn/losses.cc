@@ -110,11 +110,13 @@ Tensor NllLoss(Graph& graph, Tensor log_probabilities, Tensor labels, Reduction 
   const Term label(graph, labels), ignored = label == options.ignored_label;
   const Term index = Where(ignored, 0.0, label);
   const int64_t n = type.dims[0];
-  const Tensor chosen =
-      graph.Gather(log_probabilities, graph.Reshape(index, {n, 1}), 1, /*along=*/true);
+  const Tensor chosen = graph.Gather(log_probabilities, graph.Reshape(index, {n, 1}), 1,
+                                     /*along=*/true, /*labels=*/true);
   const Term ones(graph, graph.Constant({type.type, {n}}, 1));
   const Term of_labels =
-      options.weight.valid() ? Term(graph, graph.Gather(options.weight, index, 0)) : ones;
+      options.weight.valid()
+          ? Term(graph, graph.Gather(options.weight, index, 0, /*along=*/false, /*labels=*/true))
+          : ones;
   const Term weights = Where(ignored, 0.0, of_labels);
   const Term losses = -Where(ignored, 0.0, Term(graph, graph.Reshape(chosen, {n}))) * weights;
   if (reduction != Reduction::kMean) return Reduced(losses, reduction);

@@ -252,7 +252,7 @@ class WeightsTest(unittest.TestCase):
         model = Model()
         training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), 0.1))
         first = training(self.x, torch.tensor([0, 1, 2, 3]))
-        with self.assertRaisesRegex(poptorch.Error, "index 4 is outside 0 to 3"):
+        with self.assertRaisesRegex(poptorch.Error, "label 4 in row 1 is outside 0 to 3"):
             training(self.x, torch.tensor([0, 4, 2, 3]))
         weights = model.fc.weight.detach().clone()
         second = training(self.x, torch.tensor([0, 1, 2, 3]))

@@ -1,5 +1,6 @@
 #include <cstring>
 #include <memory>
+#include <string>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
@@ -17,20 +18,23 @@ using program::v1::Scatter;
 struct Choice {
   Operand whole, indices, part;
   size_t outer = 1, count = 1, chosen = 1, inner = 1;
-  bool along = false;
+  bool along = false, labels = false;
 
+  // `op` is a Gather or Scatter.
+  template <class Op>
   Choice(const program::v1::Ipu& ipu, uint32_t of_whole, uint32_t of_indices, Operand of_part,
-         uint32_t axis, bool goes_along)
+         const Op& op)
       : whole(Resolve(ipu, of_whole)),
         indices(Resolve(ipu, of_indices)),
         part(std::move(of_part)),
-        along(goes_along) {
+        along(op.along()),
+        labels(op.labels()) {
     const program::Dims& dims = whole.type.dims;
     for (size_t i = 0; i < dims.size(); ++i) {
-      size_t& product = i < axis ? outer : i == axis ? count : inner;
+      size_t& product = i < op.axis() ? outer : i == op.axis() ? count : inner;
       product *= static_cast<size_t>(dims[i]);
     }
-    chosen = along ? static_cast<size_t>(indices.type.dims[axis]) : indices.elements();
+    chosen = along ? static_cast<size_t>(indices.type.dims[op.axis()]) : indices.elements();
   }
 
   // The slice that is chosen at a place.
@@ -38,17 +42,17 @@ struct Choice {
     const int32_t index =
         ReadOnce(indices.As<int32_t>(at) + (along ? (o * chosen + k) * inner + i : k));
     if (index >= 0 && static_cast<size_t>(index) < count) return static_cast<size_t>(index);
-    if (count == 0)
-      return absl::InvalidArgumentError(absl::StrCat("index ", index, " chooses from no elements"));
-    return absl::InvalidArgumentError(
-        absl::StrCat("index ", index, " is outside 0 to ", count - 1));
+    const std::string name = labels ? absl::StrCat("label ", index, " in row ", along ? o : k)
+                                    : absl::StrCat("index ", index);
+    if (count == 0) return absl::InvalidArgumentError(name + " chooses from no elements");
+    return absl::InvalidArgumentError(absl::StrCat(name, " is outside 0 to ", count - 1));
   }
 };
 
 absl::StatusOr<Kernel> PrepareGather(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const program::v1::Gather& op = instruction.gather();
   const Choice choice(ipu, instruction.inputs(0), instruction.inputs(1),
-                      Resolve(ipu, instruction.outputs(0)), op.axis(), op.along());
+                      Resolve(ipu, instruction.outputs(0)), op);
   const size_t size = program::SizeOf(choice.whole.type.type);
   const Chunking elements = ChunkItems(choice.part.elements(), 1);
   return OnePhase(elements.chunks(), 0, [=](const Workspace& at, size_t chunk) -> absl::Status {
@@ -150,8 +154,7 @@ absl::StatusOr<Kernel> PrepareScatter(const program::v1::Ipu& ipu, const Instruc
   if (updates.type.empty()) return kernel.phases.empty() ? ZeroKernel(updates) : kernel;
   // Some tens of elements of a cache line or more, in at most some hundred chunks.
   constexpr size_t kFewest = 64, kMost = 256;
-  const Choice choice(ipu, instruction.outputs(0), instruction.inputs(1), updates, op.axis(),
-                      op.along());
+  const Choice choice(ipu, instruction.outputs(0), instruction.inputs(1), updates, op);
   const size_t width = std::max(kFewest, (choice.inner * choice.outer + kMost - 1) / kMost);
   const Chunking columns{choice.inner, std::min(width, choice.inner)};
   const Chunking outers{choice.outer, std::max<size_t>(1, width / choice.inner)};

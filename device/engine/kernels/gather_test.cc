@@ -47,6 +47,21 @@ TEST(GatherTest, NamesAnIndexThatDoesNotExist) {
   }
 }
 
+TEST(GatherTest, NamesALabelWithItsRow) {
+  TestIpu ipu;
+  const uint32_t x = ipu.Add(FLOAT32, {2, 3}, {1, 2, 3, 4, 5, 6}),
+                 weights = ipu.Add(FLOAT32, {3}, {1, 2, 3}),
+                 labels = ipu.Add(INT32, {2, 1}, {2, 3}), y = ipu.Add(FLOAT32, {2, 1}, {0, 0});
+  for (const std::string& step :
+       {absl::StrCat("gather{axis:1 along:true labels:true} inputs:", List({x, labels}),
+                     " outputs:", y),
+        absl::StrCat("gather{labels:true} inputs:", List({weights, labels}), " outputs:", y),
+        absl::StrCat("scatter{combine:SET axis:1 along:true labels:true} inputs:",
+                     List({x, labels, y}), " outputs:", x)}) {
+    EXPECT_EQ(ipu.TryRun(step).message(), "label 3 in row 1 is outside 0 to 2") << step;
+  }
+}
+
 TEST(ScatterTest, CombinesInTheOrderOfTheIndices) {
   const struct {
     const char* combine;
