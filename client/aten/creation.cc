@@ -8,13 +8,6 @@
 namespace vpod::aten {
 namespace {
 
-// Layout, device, pinning and memory format, which say nothing of a graph.
-constexpr char kOptions[] = "type?=None, any?=None, any?=None, any?=None, any?=None";
-
-std::string WithOptions(absl::string_view parameters) {
-  return absl::StrCat(parameters, ", ", kOptions);
-}
-
 // The type of a number that nothing else gives a type.
 v1::DataType TypeOfNumber(const Argument& number) {
   if (std::holds_alternative<bool>(number)) return v1::BOOL;

@@ -75,7 +75,7 @@ def _new(case):
 @define("rand.default", "randn.default")
 def of_size(case, name):
     mean, deviation = (0.5, 12**-0.5) if name == "rand.default" else (0, 1)
-    random_elements(case, name, [64, 64], _new(case), mean=mean, deviation=deviation)
+    random_elements(case, name, [4096], _new(case), mean=mean, deviation=deviation)
 
 
 def _integers(low, high):
@@ -88,9 +88,9 @@ def randint(case, name):
     bounds = [high] if name == "randint.default" else [low, high]
     if case.chance(0.5):
         case.type = "INT32"
-        random_elements(case, name, *bounds, [64, 64], 4, **_integers(low, high))
+        random_elements(case, name, *bounds, [4096], 4, **_integers(low, high))
     else:
-        random_elements(case, name, *bounds, [64, 64], _new(case), **_integers(low, high))
+        random_elements(case, name, *bounds, [4096], _new(case), **_integers(low, high))
 
 
 @define("randint_like.default", "randint_like.low_dtype", "random_.to", "random_.from")
