@@ -227,7 +227,7 @@ Outputs PixelShuffle(const Call& call) {
   Graph& graph = call.graph();
   VPOD_ASSIGN_OR_RETURN(const Dims of, ImagesOf(call));
   const int64_t factor = call.integer(1);
-  if (factor < 1 || of[1] % (factor * factor) != 0) {
+  if (factor < 1 || factor > of[1] || of[1] % (factor * factor) != 0) {
     return call.Refuse(absl::StrCat("factor ", factor, " must be 1 or more, and its square divide ",
                                     of[1], " channels"));
   }
