@@ -2,7 +2,7 @@
 
 import numpy
 
-from ..checks import close, equal
+from ..checks import close
 from .harness import aten, axis_of, define, draw, floats, integers, operator, shape
 
 
