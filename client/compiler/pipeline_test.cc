@@ -135,7 +135,7 @@ Network HookedLayers(uint32_t stages, bool has_hook = true) {
     g.SetIpu(layer * stages / 4);
     g.SetStage(layer * stages / 4);
     const Tensor w = g.Variable(absl::StrCat("w", layer), {FLOAT32, {kWidth, kWidth}},
-                                RandomValues(kWidth * kWidth, layer));
+                                RandomValues(static_cast<size_t>(kWidth * kWidth), layer));
     x = g.Unary(v1::TANH, g.MatMul(x, w));
     if (layer == 0) first = x;
     if (layer != 1 || !has_hook) continue;

@@ -191,8 +191,8 @@ TEST(BuildRegion, BelongsToTheStageOfItsValues) {
     stages.push_back(built->graph.origins().at(region.origin).stage());
     ipus.push_back(region.ipu);
   }
-  EXPECT_THAT(stages, ElementsAre(0, 0, 1, 1));
-  EXPECT_THAT(ipus, ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(stages, ElementsAre(0u, 0u, 1u, 1u));
+  EXPECT_THAT(ipus, ElementsAre(0u, 0u, 1u, 1u));
 
   writer.SetBlock({.stage = 2, .ipu = 2});
   writer.Result(writer.Op("mm.default", {Use{z}, Use{v}}, {2, 2}));

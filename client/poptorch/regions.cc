@@ -1,4 +1,5 @@
 // Gradients of the program's own as gradient regions of the graph.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,11 +28,10 @@ absl::StatusOr<RegionUse> Builder::RegionOf(const Record& record) const {
   RegionUse use{.number = static_cast<size_t>(*number)};
   for (const Use& value : *values) use.values.push_back(value.value);
   for (const Use& input : *inputs) use.inputs.push_back(input.value);
-  for (const auto* list : {&use.values, &use.inputs, &record.outputs}) {
-    for (ValueId each : *list) {
-      if (each == kNoValue) return damaged;
-    }
-  }
+  const auto lacks_one = [](const std::vector<ValueId>& values) {
+    return std::find(values.begin(), values.end(), kNoValue) != values.end();
+  };
+  if (lacks_one(use.values) || lacks_one(use.inputs) || lacks_one(record.outputs)) return damaged;
   return use;
 }
 
@@ -84,15 +84,16 @@ absl::StatusOr<std::vector<Tensor>> Builder::AddRegionRecords(
 
 absl::Status Builder::RecordRegions() {
   in_region_ = true;
-  for (const auto& [region, number] : regions_) {
-    const Region& recorded = tape_.regions[number];
+  for (const auto& made : regions_) {
+    const Graph::Region& region = made.first;
+    const Region& recorded = tape_.regions[made.second];
     absl::StatusOr<std::vector<Tensor>> gradients;
     graph_.RecordRegion(region, [&] {
       gradients = AddRegionRecords(recorded, region.cotangents);
       return gradients.ok() ? *gradients : std::vector<Tensor>();
     });
     const absl::Status of_graph = graph_.TakeStatus();
-    const absl::Status& status = gradients.ok() ? of_graph : gradients.status();
+    const absl::Status status = gradients.ok() ? of_graph : gradients.status();
     if (status.ok()) continue;
     return absl::Status(status.code(),
                         absl::StrCat(status.message(), ", in the gradient of ", recorded.name));

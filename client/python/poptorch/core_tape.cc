@@ -69,7 +69,7 @@ Record RecordOf(const py::handle& object) {
   return record;
 }
 
-std::vector<Record> RecordsOf(const py::handle& list) {
+std::vector<Record> RecordsOf(const py::object& list) {
   std::vector<Record> records;
   for (const py::handle each : list) records.push_back(RecordOf(each));
   return records;
