@@ -75,7 +75,7 @@ absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec&
     program.gradients = AddLossGradients(program.graph, spec, program.replicas);
     VPOD_RETURN_IF_ERROR(program.graph.status());
     VPOD_RETURN_IF_ERROR(CheckThatSomethingIsTrained(program));
-    program.rounding = AddRoundingStates(program.graph, options);
+    program.rounding = AddRoundingStates(program.graph, spec, options);
   }
   VPOD_RETURN_IF_ERROR(program.graph.status());
   SetProductPlans(program, options.products);

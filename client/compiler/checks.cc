@@ -82,7 +82,8 @@ absl::string_view TrainingOptionOf(const ProgramSpec& spec) {
       {spec.clip_value.has_value(), "clip_value"},
       {spec.loss_scale.has_value(), "loss_scale"},
       {spec.automatic_loss_scale.has_value(), "automatic_loss_scale"},
-      {spec.reduction != GradientReduction::kMean, "reduction"}};
+      {spec.reduction != GradientReduction::kMean, "reduction"},
+      {spec.float16_accumulators, "float16_accumulators"}};
   for (const auto& [is_given, name] : given) {
     if (is_given) return name;
   }

@@ -48,6 +48,7 @@ struct SgdOptions {
   float weight_decay = 0;
   bool nesterov = false;
   bool maximize = false;
+  bool float16_velocity = false;  // the type of velocities, otherwise FLOAT32
 };
 
 struct AdamOptions {
@@ -58,6 +59,8 @@ struct AdamOptions {
   bool decoupled_weight_decay = false;  // AdamW
   bool amsgrad = false;
   bool maximize = false;
+  // The types of the moments, otherwise FLOAT32; the largest second moment has that of the second.
+  bool float16_first_moment = false, float16_second_moment = false;
 };
 
 struct RmsPropOptions {
@@ -68,6 +71,8 @@ struct RmsPropOptions {
   float momentum = 0;  // velocities are kept if it is not 0 here
   bool centered = false;
   bool maximize = false;
+  // The types of means and velocities, and of mean squares, otherwise FLOAT32.
+  bool float16_first_moment = false, float16_second_moment = false;
 };
 
 // Layer-wise adaptive moments: You et al., "Large batch optimization for deep learning", 2020.
@@ -77,6 +82,8 @@ struct LambOptions {
   float epsilon = 1e-6f;
   float weight_decay = 0;
   bool maximize = false;
+  // The types of the moments, otherwise FLOAT32.
+  bool float16_first_moment = false, float16_second_moment = false;
 };
 
 // Layer-wise adaptive rates: You et al., "Large batch training of convolutional networks", 2017.
@@ -133,7 +140,7 @@ struct ProgramSpec {
   uint32_t accumulation = 1;       // micro-batches per weight update; 1 for inference
   // A program that trains has a loss, which is a float with one element, and an optimiser, for the
   // variables that no group names. Other programs have neither, and the fields from here to
-  // `reduction` do not concern them.
+  // `float16_accumulators` do not concern them.
   std::optional<graph::Tensor> loss;
   std::optional<Optimizer> optimizer;
   std::vector<ParameterGroup> groups;
@@ -146,6 +153,10 @@ struct ProgramSpec {
   std::optional<float> loss_scale;
   std::optional<AutomaticLossScale> automatic_loss_scale;  // begins with loss_scale
   GradientReduction reduction = GradientReduction::kMean;
+  // Gradients are added up over micro-batches in FLOAT16, each sum rounded as CompileOptions::
+  // rounding says, and not in sums that are as good as exact; they take half the memory. Without
+  // effect if `accumulation` is 1.
+  bool float16_accumulators = false;
   OutputMode output_mode = OutputMode::kAll;
   uint32_t output_period = 1;  // for kEveryN: must divide device_iterations
 };
@@ -275,8 +286,8 @@ struct CompileOptions {
   // each replica has the whole state. The number must divide total_replicas and the replicas of
   // each instance. Small tensors (sharding.cc) and tensors whose elements the number does not
   // divide stay whole; so do the tensors of LARS, of LAMB with an automatic loss scale, and float16
-  // weights with stochastic rounding. Results do not depend on a number that is a power of two,
-  // except that the summands of LAMB's norms are rounded to float32.
+  // weights and weights with float16 state with stochastic rounding. Results do not depend on a
+  // number that is a power of two, except that the summands of LAMB's norms are rounded to float32.
   uint32_t tensor_shards = 1;
   // Compile also gives an executable that does not fit the memory of an IPU, which only an IPUModel
   // loads. Engine options may ask for such executables, too.

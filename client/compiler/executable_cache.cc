@@ -151,7 +151,12 @@ class Encoder {
   void Add(const Optimizer& optimizer) {
     const OptimizerStep step = StepOf(optimizer, 1);
     Add(step.instruction.SerializeAsString());
-    for (const char* prefix : step.state) Add(std::string(prefix));
+    Add(step.state);
+  }
+  void Add(const OptimizerState& state) {
+    const auto& [prefix, float16] = state;
+    Add(std::string(prefix));
+    Add(float16);
   }
   void Add(const ParameterGroup& group) {
     const auto& [variables, optimizer] = group;
@@ -166,7 +171,8 @@ class Encoder {
   }
   void Add(const ProgramSpec& spec) {
     const auto& [name, device_iterations, accumulation, loss, optimizer, groups, clip_norm,
-                 clip_value, loss_scale, automatic, reduction, output_mode, output_period] = spec;
+                 clip_value, loss_scale, automatic, reduction, float16_accumulators, output_mode,
+                 output_period] = spec;
     Add(name);
     Add(device_iterations);
     Add(accumulation);
@@ -178,6 +184,7 @@ class Encoder {
     Add(loss_scale.has_value());  // its value is a variable's
     Add(automatic);
     Add(static_cast<uint64_t>(reduction));
+    Add(float16_accumulators);
     Add(static_cast<uint64_t>(output_mode));
     Add(output_period);
   }

@@ -228,6 +228,10 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   with([](CompileOptions&, ProgramSpec& p) { p.clip_norm = 1; });
   with([](CompileOptions&, ProgramSpec& p) { p.clip_value = 1; });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = AdamOptions{.amsgrad = true}; });
+  with([](CompileOptions&, ProgramSpec& p) {
+    p.optimizer = AdamOptions{.float16_second_moment = true};
+  });
+  with([](CompileOptions&, ProgramSpec& p) { p.float16_accumulators = true; });
   with([](CompileOptions&, ProgramSpec& p) { p.loss_scale = 8; });
   with([](CompileOptions&, ProgramSpec& p) { p.automatic_loss_scale.emplace(); });
   with([](CompileOptions&, ProgramSpec& p) { p.automatic_loss_scale.emplace().interval = 1; });

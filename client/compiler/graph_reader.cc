@@ -93,6 +93,7 @@ class GraphReader {
                        : reader_.Take("running mean") ? GradientReduction::kRunningMean
                                                       : GradientReduction::kMean;
       if (spec.reduction == GradientReduction::kMean) reader_.Expect("mean");
+      spec.float16_accumulators = reader_.Take("in float16");
     } else if (reader_.Take("outputs")) {
       ReadOutputMode();
     } else if (reader_.Take("automatic_loss_scale")) {

@@ -92,9 +92,11 @@ class GraphPrinter {
     }
     if (spec.clip_norm) AddLine("clip_norm ", Show(*spec.clip_norm));
     if (spec.clip_value) AddLine("clip_value ", Show(*spec.clip_value));
-    AddLine("reduction ", spec.reduction == GradientReduction::kMean  ? "mean"
-                          : spec.reduction == GradientReduction::kSum ? "sum"
-                                                                      : "running mean");
+    AddLine("reduction ",
+            spec.reduction == GradientReduction::kMean  ? "mean"
+            : spec.reduction == GradientReduction::kSum ? "sum"
+                                                        : "running mean",
+            spec.float16_accumulators ? " in float16" : "");
     if (spec.automatic_loss_scale)
       AddLine("automatic_loss_scale", Fields(*spec.automatic_loss_scale));
   }

@@ -80,15 +80,16 @@ void SetAttributes(const SgdOptions& sgd, float gradient_scale, OptimizerStep& s
   op.set_gradient_scale(gradient_scale);
   op.set_nesterov(sgd.nesterov);
   op.set_maximize(sgd.maximize);
-  if (sgd.momentum != 0) step.state = {kVelocity};
+  if (sgd.momentum != 0) step.state = {{kVelocity, sgd.float16_velocity}};
 }
 void SetAttributes(const AdamOptions& adam, float gradient_scale, OptimizerStep& step) {
   program::v1::Adam& op = *step.instruction.mutable_adam();
   op.set_gradient_scale(gradient_scale);
   op.set_decoupled_weight_decay(adam.decoupled_weight_decay);
   op.set_maximize(adam.maximize);
-  step.state = {kFirstMoment, kSecondMoment};
-  if (adam.amsgrad) step.state.push_back(kLargestMoment);
+  step.state = {{kFirstMoment, adam.float16_first_moment},
+                {kSecondMoment, adam.float16_second_moment}};
+  if (adam.amsgrad) step.state.push_back({kLargestMoment, adam.float16_second_moment});
 }
 void SetAttributes(const RmsPropOptions& rms, float gradient_scale, OptimizerStep& step) {
   program::v1::RmsProp& op = *step.instruction.mutable_rms_prop();
@@ -96,21 +97,22 @@ void SetAttributes(const RmsPropOptions& rms, float gradient_scale, OptimizerSte
   op.set_centered(rms.centered);
   op.set_with_momentum(rms.momentum != 0);
   op.set_maximize(rms.maximize);
-  step.state = {kSecondMoment};
-  if (rms.centered) step.state.push_back(kFirstMoment);
-  if (rms.momentum != 0) step.state.push_back(kVelocity);
+  step.state = {{kSecondMoment, rms.float16_second_moment}};
+  if (rms.centered) step.state.push_back({kFirstMoment, rms.float16_first_moment});
+  if (rms.momentum != 0) step.state.push_back({kVelocity, rms.float16_first_moment});
 }
 void SetAttributes(const LambOptions& lamb, float gradient_scale, OptimizerStep& step) {
   program::v1::Lamb& op = *step.instruction.mutable_lamb();
   op.set_gradient_scale(gradient_scale);
   op.set_maximize(lamb.maximize);
-  step.state = {kFirstMoment, kSecondMoment};
+  step.state = {{kFirstMoment, lamb.float16_first_moment},
+                {kSecondMoment, lamb.float16_second_moment}};
 }
 void SetAttributes(const LarsOptions& lars, float gradient_scale, OptimizerStep& step) {
   program::v1::Lars& op = *step.instruction.mutable_lars();
   op.set_gradient_scale(gradient_scale);
   op.set_maximize(lars.maximize);
-  step.state = {kVelocity};
+  step.state = {{kVelocity}};
 }
 
 }  // namespace
@@ -155,6 +157,13 @@ size_t GroupOf(const ProgramSpec& spec, absl::string_view variable) {
     if (std::find(names.begin(), names.end(), variable) != names.end()) return group + 1;
   }
   return 0;
+}
+
+bool HasFloat16State(const ProgramSpec& spec, absl::string_view variable) {
+  if (spec.float16_accumulators && spec.accumulation > 1) return true;
+  const OptimizerStep step = StepOf(OptimizerOf(spec, GroupOf(spec, variable)), 1);
+  return std::any_of(step.state.begin(), step.state.end(),
+                     [](const OptimizerState& state) { return state.float16; });
 }
 
 OptimizerStep StepOf(const Optimizer& optimizer, float gradient_scale) {

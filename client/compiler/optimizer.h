@@ -16,11 +16,19 @@ const char* NameOf(const Optimizer& optimizer);
 // The same of an instruction; empty if it updates no weights.
 const char* OptimizerName(const program::v1::Instruction& instruction);
 
+// State of an optimiser for each variable.
+struct OptimizerState {
+  const char* prefix;    // of its name; the variable's name stands behind it
+  bool float16 = false;  // its type, otherwise FLOAT32
+
+  program::v1::DataType type() const {
+    return float16 ? program::v1::FLOAT16 : program::v1::FLOAT32;
+  }
+};
+
 struct OptimizerStep {
   program::v1::Instruction instruction;  // without operands
-  // Prefixes of the names of its state, behind which the variable's name stands, in the order of
-  // the instruction's operands.
-  std::vector<const char*> state;
+  std::vector<OptimizerState> state;     // in the order of the instruction's operands
 };
 OptimizerStep StepOf(const Optimizer& optimizer, float gradient_scale);
 
@@ -30,5 +38,8 @@ absl::Status CheckLearningRate(float rate);
 
 // The group of a variable, numbered from 1; 0 if it is in none.
 size_t GroupOf(const ProgramSpec& spec, absl::string_view variable);
+
+// Whether an update of a variable, or its accumulator, has float16 elements beside the variable.
+bool HasFloat16State(const ProgramSpec& spec, absl::string_view variable);
 
 }  // namespace vpod::compiler

@@ -20,6 +20,7 @@ void ForEachField(AnyConst<SgdOptions> auto& sgd, const auto& field) {
   field("weight_decay", sgd.weight_decay);
   field("nesterov", sgd.nesterov);
   field("maximize", sgd.maximize);
+  field("float16_velocity", sgd.float16_velocity);
 }
 
 void ForEachField(AnyConst<AdamOptions> auto& adam, const auto& field) {
@@ -31,6 +32,8 @@ void ForEachField(AnyConst<AdamOptions> auto& adam, const auto& field) {
   field("decoupled_weight_decay", adam.decoupled_weight_decay);
   field("amsgrad", adam.amsgrad);
   field("maximize", adam.maximize);
+  field("float16_first_moment", adam.float16_first_moment);
+  field("float16_second_moment", adam.float16_second_moment);
 }
 
 void ForEachField(AnyConst<RmsPropOptions> auto& rms, const auto& field) {
@@ -41,6 +44,8 @@ void ForEachField(AnyConst<RmsPropOptions> auto& rms, const auto& field) {
   field("momentum", rms.momentum);
   field("centered", rms.centered);
   field("maximize", rms.maximize);
+  field("float16_first_moment", rms.float16_first_moment);
+  field("float16_second_moment", rms.float16_second_moment);
 }
 
 void ForEachField(AnyConst<LambOptions> auto& lamb, const auto& field) {
@@ -50,6 +55,8 @@ void ForEachField(AnyConst<LambOptions> auto& lamb, const auto& field) {
   field("epsilon", lamb.epsilon);
   field("weight_decay", lamb.weight_decay);
   field("maximize", lamb.maximize);
+  field("float16_first_moment", lamb.float16_first_moment);
+  field("float16_second_moment", lamb.float16_second_moment);
 }
 
 void ForEachField(AnyConst<LarsOptions> auto& lars, const auto& field) {

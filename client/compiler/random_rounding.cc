@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "client/compiler/optimizer.h"
 #include "device/program/op.h"
 
 namespace vpod::compiler {
@@ -11,7 +12,8 @@ using graph::Tensor;
 using program::v1::FLOAT16;
 using program::v1::Instruction;
 
-std::map<uint32_t, RoundingState> AddRoundingStates(Graph& graph, const CompileOptions& options) {
+std::map<uint32_t, RoundingState> AddRoundingStates(Graph& graph, const ProgramSpec& spec,
+                                                    const CompileOptions& options) {
   std::map<uint32_t, RoundingState> states;
   if (options.rounding == Rounding::kNearest) return states;
   std::map<uint32_t, uint32_t> ipus;  // that round, each with its first stage
@@ -25,7 +27,8 @@ std::map<uint32_t, RoundingState> AddRoundingStates(Graph& graph, const CompileO
   }
   for (Tensor variable : graph.variables()) {
     const graph::Value& value = graph.values()[variable.id];
-    if (value.type.type == FLOAT16) ipus.emplace(value.ipu, value.stage);
+    if (value.type.type == FLOAT16 || HasFloat16State(spec, value.name))
+      ipus.emplace(value.ipu, value.stage);
   }
   const bool equal_seeds = options.rounding == Rounding::kStochasticEqualSeeds;
   for (const auto& [ipu, stage] : ipus) {

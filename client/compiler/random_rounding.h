@@ -13,7 +13,7 @@ namespace vpod::compiler {
 
 // Adds what roundings follow from to the graph of a program that trains, whose gradients are there:
 // for each IPU that rounds, by IPU; nothing if the program rounds to nearest.
-std::map<uint32_t, RoundingState> AddRoundingStates(graph::Graph& graph,
+std::map<uint32_t, RoundingState> AddRoundingStates(graph::Graph& graph, const ProgramSpec& spec,
                                                     const CompileOptions& options);
 
 class RandomRounding {

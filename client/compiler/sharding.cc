@@ -38,7 +38,9 @@ bool Update::IsSharded(size_t v) const {
   if (shards_ <= 1 || elements % shards_ != 0) return false;
   if (elements < (off_chip_state_ ? int64_t{shards_} : kFewestElements)) return false;
   // The place of an element in the variable decides how it is rounded.
-  if (rounds_ && variable.type.type == program::v1::FLOAT16) return false;
+  const bool has_halves =
+      variable.type.type == program::v1::FLOAT16 || HasFloat16State(spec_, variable.name);
+  if (rounds_ && has_halves) return false;
   // Steps that need norms: LARS asks for those of the gradient, and what may be left out cannot
   // communicate.
   if (std::holds_alternative<LarsOptions>(optimizer)) return false;

@@ -78,8 +78,12 @@ inline TestProgram Adam(uint32_t accumulation) {
       {.name = "train",
        .accumulation = accumulation,
        .loss = loss,
-       .optimizer = AdamOptions{.epsilon = 1e-7f, .decoupled_weight_decay = true, .amsgrad = true},
-       .reduction = accumulation > 1 ? GradientReduction::kRunningMean : GradientReduction::kSum}};
+       .optimizer = AdamOptions{.epsilon = 1e-7f,
+                                .decoupled_weight_decay = true,
+                                .amsgrad = true,
+                                .float16_second_moment = accumulation > 1},
+       .reduction = accumulation > 1 ? GradientReduction::kRunningMean : GradientReduction::kSum,
+       .float16_accumulators = accumulation > 1}};
   return test;
 }
 

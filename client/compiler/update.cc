@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/offload.h"
-#include "client/compiler/optimizer.h"
 #include "device/arch/hardware.h"
 #include "device/program/op.h"
 
@@ -104,7 +103,7 @@ void Update::Emit() {
       gradient_places_[v] = placement_.Place(variable.id, graph_.values()[variable.id].ipu);
     for (Tensor gradient : gradients_[v])
       Accumulate(graph_.RootOf(gradient.id));  // of what no node makes
-    if (running_means_.contains(v)) gradient_places_[v] = SumOfRunningMeans(v);
+    if (sums_of_uses_.contains(v)) gradient_places_[v] = SumOfUses(v);
     if (!gradients_[v].empty() && !updated_.contains(v)) gradient_places_[v] = Widened(v);
   }
   const auto readers = ReadersOfStorages();
@@ -226,6 +225,10 @@ uint32_t Update::EmitGradient(const Use& use) {
     EmitRunningMean(use, gradient);
     return gradient;
   }
+  if (spec_.accumulation > 1 && spec_.float16_accumulators) {
+    EmitFloat16Sum(use, gradient);
+    return gradient;
+  }
   if (spec_.accumulation > 1 || gradients_[use.variable].size() > 1) {
     const uint32_t accumulator =
         AccumulatorOf(use.variable, placement_.TensorAt(ipu, gradient).type.dims);
@@ -243,10 +246,13 @@ uint32_t Update::EmitGradient(const Use& use) {
 // A gradient as it is reduced: in float32.
 uint32_t Update::Widened(size_t v) {
   const Value& variable = graph_.values()[graph_.variables()[v].id];
-  const uint32_t ipu = variable.ipu, gradient = gradient_places_[v];
+  placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
+  return WidenedForReduction(variable.ipu, gradient_places_[v]);
+}
+
+uint32_t Update::WidenedForReduction(uint32_t ipu, uint32_t gradient) {
   const program::TensorType& type = placement_.TensorAt(ipu, gradient).type;
   if (type.type == program::v1::FLOAT32) return gradient;
-  placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
   Instruction cast;
   cast.mutable_cast()->set_type(program::v1::FLOAT32);
   cast.add_inputs(gradient);
@@ -292,8 +298,7 @@ Update::Made Update::MakeUpdate(size_t v, uint32_t gradient) {
         ipu, {.type = {program::v1::FLOAT32, {}}, .variable = OptimizerStepName(ipu)});
   }
   made.instructions[0].add_inputs(step->second);
-  for (const char* prefix : state)
-    AddState(v, absl::StrCat(prefix, variable.name), sharded ? shards_ : 1, made);
+  for (const OptimizerState& each : state) AddState(v, each, sharded ? shards_ : 1, made);
   if (!sharded) return made;
   GatherWeights(ipu, weights, whole);
   if (made.instructions[0].has_lamb()) SplitLamb(ipu, made);
@@ -311,18 +316,19 @@ uint32_t Update::HyperParametersAt(uint32_t ipu, size_t group) {
   return vector->second;
 }
 
-// Adds state of this name to the update of a variable: as the variable lies, or one of `shards`
-// parts of it.
-void Update::AddState(size_t v, const std::string& name, uint32_t shards, Made& made) {
+// Adds state to the update of a variable: as the variable lies, or one of `shards` parts of it.
+void Update::AddState(size_t v, const OptimizerState& of_update, uint32_t shards, Made& made) {
   const Tensor id = graph_.variables()[v];
   const Value& variable = graph_.values()[id.id];
+  const std::string name = absl::StrCat(of_update.prefix, variable.name);
+  const program::v1::DataType type = of_update.type();
   const uint32_t ipu = variable.ipu;
   const int64_t elements = variable.type.elements() / shards;
-  const uint32_t rows = RowsFor({program::v1::FLOAT32, {elements}});
+  const uint32_t rows = RowsFor({type, {elements}});
   // As PopART does, scalars stay on the chip.
   const bool off_chip = off_chip_state_ && variable.type.elements() > 1 && rows > 0;
   LoweredTensor described{
-      .type = {program::v1::FLOAT32, variable.type.dims},
+      .type = {type, variable.type.dims},
       .variable = off_chip ? "" : name,
       .strides = placement_.TensorAt(ipu, placement_.Place(id.id, ipu)).strides};
   const program::v1::Tensor for_host = Describe(described, 0);
@@ -337,7 +343,7 @@ void Update::AddState(size_t v, const std::string& name, uint32_t shards, Made& 
   if (!off_chip) return;
   program::v1::RemoteBuffer buffer;
   buffer.set_name(name);
-  buffer.set_type(program::v1::FLOAT32);
+  buffer.set_type(type);
   const LoweredTensor state = placement_.TensorAt(ipu, tensor);
   const program::Dims dims = rows == 1 ? state.type.dims : program::Dims{elements / rows};
   buffer.mutable_dims()->Add(dims.begin(), dims.end());
@@ -347,7 +353,7 @@ void Update::AddState(size_t v, const std::string& name, uint32_t shards, Made& 
   if (shards > 1) buffer.set_shards(shards);
   const uint32_t number = placement_.AddRemoteBuffer(ipu, std::move(buffer));
   if (rows == 1) return made.remote.push_back({number, tensor, RowNumber(ipu, 0)});
-  const program::TensorType row_type = {program::v1::FLOAT32, dims};
+  const program::TensorType row_type = {type, dims};
   for (uint32_t row = 0; row < rows; ++row) {
     const uint32_t view = placement_.AddView(
         ipu, {.type = row_type, .storage = state.storage, .offset = row * row_type.bytes()});

@@ -11,6 +11,7 @@
 
 #include "client/compiler/compiler.h"
 #include "client/compiler/graph_program.h"
+#include "client/compiler/optimizer.h"
 #include "client/compiler/placement.h"
 #include "client/compiler/random_rounding.h"
 #include "client/graph/graph.h"
@@ -42,6 +43,7 @@ class Update {
   void UpdateAtOnce(size_t v);
   uint32_t EmitGradient(const Use& use);
   uint32_t Widened(size_t v);
+  uint32_t WidenedForReduction(uint32_t ipu, uint32_t gradient);
   Order OrderOfVariable(size_t v);
   uint32_t AccumulatorOf(size_t v, const program::Dims& dims);
   std::map<std::pair<uint32_t, uint32_t>, int> ReadersOfStorages() const;
@@ -67,7 +69,7 @@ class Update {
   };
   Made MakeUpdate(size_t v, uint32_t gradient);
   uint32_t HyperParametersAt(uint32_t ipu, size_t group);
-  void AddState(size_t v, const std::string& name, uint32_t shards, Made& made);
+  void AddState(size_t v, const OptimizerState& of_update, uint32_t shards, Made& made);
   void EmitReduction(uint32_t ipu, Section section, Reduction& reduction);
   void EmitUpdates(std::vector<Left> left);
   void EmitUpdate(uint32_t ipu, Section section, Made update);
@@ -86,10 +88,17 @@ class Update {
   void SplitLamb(uint32_t ipu, Made& made);
 
   // running_mean.cc: adds the gradient of a use to the running mean of its own; the sum of those of
-  // all uses; a FLOAT32 tensor that has this value before the first micro-batch.
+  // all uses; a tensor that has this value before the first micro-batch.
   void EmitRunningMean(const Use& use, uint32_t gradient);
-  uint32_t SumOfRunningMeans(size_t v);
-  uint32_t Cleared(uint32_t ipu, const program::Dims& dims, float value);
+  // Adds it to a FLOAT16 sum of its own.
+  void EmitFloat16Sum(const Use& use, uint32_t gradient);
+  uint32_t SumOfUses(size_t v);
+  uint32_t Cleared(uint32_t ipu, const program::TensorType& type, float value);
+  // Tells the roundings of accumulators from those of nodes and updates, which have numbers of
+  // values.
+  uint32_t NewRoundingNumber() {
+    return static_cast<uint32_t>(graph_.values().size()) + accumulator_roundings_++;
+  }
 
   // gradient_scale.cc, with the reduced gradients of each IPU.
   void EmitAutomaticLossScale(const std::map<uint32_t, Reduction>& reductions);
@@ -112,10 +121,11 @@ class Update {
   const graph::Tensor loss_scale_;
   const float gradient_scale_;  // what optimisers multiply gradients by
   RandomRounding& rounding_;
+  uint32_t accumulator_roundings_ = 0;  // so far
   Placement& placement_;
   std::map<uint32_t, std::vector<Use>> uses_;                         // by value
   std::map<size_t, uint32_t> accumulators_;                           // by the variable's number
-  std::map<size_t, std::vector<uint32_t>> running_means_;             // of its uses
+  std::map<size_t, std::vector<uint32_t>> sums_of_uses_;              // of its uses
   std::vector<uint32_t> gradient_places_;                             // by the variable's number
   std::map<std::pair<uint32_t, size_t>, uint32_t> hyper_parameters_;  // by IPU and group
   std::map<std::pair<uint32_t, float>, uint32_t> constants_;          // by IPU and value

@@ -62,6 +62,22 @@ bool IsOwn(absl::string_view variable) {
   return compiler::IsOptimizerState(variable) || absl::StartsWith(variable, graph::kRandomPrefix);
 }
 
+constexpr int kInputsBeforeState = 5;  // of optimisers
+
+// Whether the state of an update is as an optimiser has it.
+bool HasStateOf(const program::v1::Ipu& ipu, const program::v1::Instruction& update,
+                const compiler::OptimizerStep& step) {
+  // SGD with velocities may go on with a momentum of 0.
+  if (step.state.empty() && update.has_sgd()) return true;
+  if (kInputsBeforeState + static_cast<int>(step.state.size()) != update.inputs_size())
+    return false;
+  for (int i = kInputsBeforeState; i < update.inputs_size(); ++i) {
+    const compiler::OptimizerState& state = step.state[static_cast<size_t>(i - kInputsBeforeState)];
+    if (ipu.tensors(static_cast<int>(update.inputs(i))).type() != state.type()) return false;
+  }
+  return true;
+}
+
 absl::Status CheckNothingIsMissing(const program::Executable& executable, const Arrays& arrays) {
   constexpr size_t kShown = 3;
   std::vector<std::string> missing;
@@ -322,7 +338,7 @@ absl::Status Session::SetLearningRate(float rate, size_t group) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const program::v1::Instruction*> Session::FindUpdate(size_t group) const {
+absl::StatusOr<Session::CompiledUpdate> Session::FindUpdate(size_t group) const {
   constexpr int kHyperParameters = 2;  // input of every optimiser
   for (uint32_t i = 0; i < executable_->ipus_per_replica(); ++i) {
     const auto variable = executable_->FindVariable(compiler::HyperParametersName(i, group));
@@ -333,7 +349,7 @@ absl::StatusOr<const program::v1::Instruction*> Session::FindUpdate(size_t group
       for (const auto& step : function.instructions()) {
         if (*compiler::OptimizerName(step) == '\0') continue;
         const auto vector = static_cast<int>(step.inputs(kHyperParameters));
-        if (ipu.tensors(vector).offset() == place) return &step;
+        if (ipu.tensors(vector).offset() == place) return CompiledUpdate{&step, i};
       }
     }
   }
@@ -344,7 +360,8 @@ absl::StatusOr<const program::v1::Instruction*> Session::FindUpdate(size_t group
 
 absl::Status Session::SetHyperParameters(const compiler::Optimizer& optimizer, size_t group) {
   VPOD_RETURN_IF_ERROR(compiler::CheckHyperParameters(optimizer));
-  VPOD_ASSIGN_OR_RETURN(const program::v1::Instruction* update, FindUpdate(group));
+  VPOD_ASSIGN_OR_RETURN(const CompiledUpdate found, FindUpdate(group));
+  const program::v1::Instruction* update = found.instruction;
   program::v1::Instruction compiled = *update;
   if (update->has_lamb_moments()) {  // the first of the two steps that have LAMB's attributes
     compiled.mutable_lamb()->set_gradient_scale(update->lamb_moments().gradient_scale());
@@ -368,16 +385,14 @@ absl::Status Session::SetHyperParameters(const compiler::Optimizer& optimizer, s
     return absl::InvalidArgumentError(
         absl::StrCat("the program was compiled for ", was, ", not for ", is));
   }
-  constexpr size_t kInputsBeforeState = 5;
-  const auto inputs = static_cast<size_t>(update->inputs_size());
-  const size_t state = inputs > kInputsBeforeState ? inputs - kInputsBeforeState : 0;
-  if (step.state.size() > state) {
+  const int state = std::max(update->inputs_size() - kInputsBeforeState, 0);
+  if (static_cast<int>(step.state.size()) > state) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the program was compiled for ", was, " without the state that momentum or amsgrad needs"));
   }
-  // SGD with velocities may go on with a momentum of 0.
-  const bool same_state = step.state.size() == state || update->has_sgd();
-  if (!same_state || without_scale(compiled) != without_scale(step.instruction)) {
+  const program::v1::Ipu& ipu = executable_->proto().ipus(static_cast<int>(found.ipu));
+  if (!HasStateOf(ipu, *update, step) ||
+      without_scale(compiled) != without_scale(step.instruction)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the flags of ", was, " must be as the program was compiled with them"));
   }

@@ -134,7 +134,12 @@ class Session {
   // The variables with a group's hyper-parameters, of which each IPU may have one.
   std::vector<std::string> HyperParameterVariables(size_t group) const;
   // An instruction that updates a variable of the group.
-  absl::StatusOr<const program::v1::Instruction*> FindUpdate(size_t group) const;
+  // An instruction that updates variables, and its IPU.
+  struct CompiledUpdate {
+    const program::v1::Instruction* instruction;
+    uint32_t ipu;
+  };
+  absl::StatusOr<CompiledUpdate> FindUpdate(size_t group) const;
 
   // Whether each of them names a variable and has its number of bytes.
   template <class Variables>

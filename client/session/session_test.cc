@@ -212,6 +212,9 @@ TEST(SessionTest, HyperParametersChangeBetweenRuns) {
             "the flags of Adam must be as the program was compiled with them");
   EXPECT_EQ(plain->SetHyperParameters(compiler::SgdOptions{.maximize = true}).message(),
             "the flags of SGD must be as the program was compiled with them");
+  EXPECT_EQ(
+      with_adam->SetHyperParameters(compiler::AdamOptions{.float16_first_moment = true}).message(),
+      "the flags of Adam must be as the program was compiled with them");
   auto inference = open({.name = "infer"});
   EXPECT_EQ(inference->SetHyperParameters(compiler::SgdOptions{}).message(),
             "no program of the executable trains variables without a group");

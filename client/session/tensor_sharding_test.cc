@@ -158,6 +158,11 @@ TEST(TensorShardingTest, OptimizersThatWorkByElements) {
   ExpectTheSame({.type = FLOAT16, .train = {.accumulation = 3, .optimizer = kMomentum}},
                 "SGD, float16");
   ExpectTheSame({.train = {.optimizer = compiler::AdamOptions{.weight_decay = 0.01f}}}, "Adam");
+  ExpectTheSame({.train = {.accumulation = 3,
+                           .optimizer = compiler::AdamOptions{.float16_first_moment = true,
+                                                              .float16_second_moment = true},
+                           .float16_accumulators = true}},
+                "Adam with float16 state");
   ExpectTheSame(
       {.train = {.optimizer = compiler::RmsPropOptions{.momentum = 0.5f, .centered = true}}},
       "RMSprop");

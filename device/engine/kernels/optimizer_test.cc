@@ -1,3 +1,5 @@
+#include <functional>
+
 #include "absl/strings/str_join.h"
 #include "device/engine/kernels/kernel_test_util.h"
 #include "device/engine/kernels/operand.h"
@@ -261,6 +263,88 @@ TEST_P(OptimizerTest, RmsPropWithEachState) {
       ExpectClose(ipu.Read(w), {2 - 0.1 * change}, GetParam());
       ExpectClose(ipu.Read(outputs[1]), {squares}, FLOAT32);
     }
+  }
+}
+
+// An optimiser whose step follows from its state.
+struct Stepping {
+  std::string op;
+  Values hyper;
+  size_t states;
+  // The step of an element with this weight, gradient and state, before rate and norms.
+  std::function<double(double, double, const std::vector<double>&)> step;
+};
+
+std::vector<Stepping> SteppingOptimizers() {
+  const auto corrected = [](const std::vector<double>& s) {  // at the second update
+    return s[0] / (1 - 0.75 * 0.75) / (std::sqrt(s[1] / (1 - 0.875 * 0.875)) + 0.01);
+  };
+  const auto first = [](double, double, const std::vector<double>& s) { return s[0]; };
+  return {{"sgd{gradient_scale:1}", {0.5, 0, 0.5, 0.25}, 1, first},
+          {"adam{gradient_scale:1}",
+           {0.5, 0, 0.75, 0.875, 0.01},
+           2,
+           [=](double, double, const auto& s) { return corrected(s); }},
+          {"rms_prop{gradient_scale:1}",
+           {0.5, 0, 0.75, 0.01, 0},
+           1,
+           [](double, double g, const auto& s) { return g / (std::sqrt(s[0]) + 0.01); }},
+          {"rms_prop{gradient_scale:1 centered:1 with_momentum:1}",
+           {0.5, 0, 0.75, 0.01, 0.5},
+           3,
+           [](double, double, const auto& s) { return s[2]; }},
+          {"lamb{gradient_scale:1}",
+           {0.5, 0.25, 0.75, 0.875, 0.01},
+           2,
+           [=](double w, double, const auto& s) { return corrected(s) + 0.25 * w; }},
+          {"lars{gradient_scale:1}", {0.5, 0, 0.5, 0.5, 0}, 1, first}};
+}
+
+// Over several blocks and chunks: state of float16 is that of float32, rounded once, and the
+// weights move by what it is then.
+TEST_P(OptimizerTest, StateOfFloat16IsRoundedBeforeTheWeightsMove) {
+  constexpr int64_t kSize = 200'000;
+  for (const Stepping& each : SteppingOptimizers()) {
+    SCOPED_TRACE(each.op);
+    const Values gradient = Random({kSize}, 4);
+    TestIpu ipu;
+    const auto update = [&](DataType state_type) {
+      std::vector<uint32_t> inputs = {
+          ipu.Add(GetParam(), {kSize}, Random({kSize}, 3)), ipu.Add(FLOAT32, {kSize}, gradient),
+          ipu.Add(FLOAT32, {static_cast<int64_t>(each.hyper.size())}, each.hyper),
+          ipu.Add(FLOAT32, {}, {1}), ipu.Add(FLOAT32, {}, {2})};
+      std::vector<uint32_t> outputs = {inputs[0]};
+      for (uint32_t i = 0; i < each.states; ++i) {
+        Values before = Random({kSize}, 5 + i, 0.5, 1);
+        for (double& value : before) value = static_cast<double>(static_cast<_Float16>(value));
+        if (i == 1 && each.states == 3) std::fill(before.begin(), before.end(), 0.125);  // means
+        inputs.push_back(ipu.Add(state_type, {kSize}, before));
+        outputs.push_back(inputs.back());
+      }
+      ipu.Run(Step(each.op, inputs, outputs));
+      return outputs;
+    };
+    const std::vector<uint32_t> exact = update(FLOAT32), rounded = update(FLOAT16);
+    std::vector<Values> states;
+    for (size_t i = 1; i < exact.size(); ++i) {
+      Values expected = ipu.Read(exact[i]);
+      for (double& value : expected) value = static_cast<double>(static_cast<_Float16>(value));
+      states.push_back(ipu.Read(rounded[i]));
+      EXPECT_EQ(states.back(), expected);
+    }
+    const uint32_t before = ipu.Add(GetParam(), {kSize}, Random({kSize}, 3));
+    Values weights = ipu.Read(before), steps(kSize);
+    double of_weights = 0, of_steps = 0;
+    for (size_t i = 0; i < kSize; ++i) {
+      std::vector<double> state;
+      for (const Values& of_all : states) state.push_back(of_all[i]);
+      steps[i] = each.step(weights[i], gradient[i], state);
+      of_weights += weights[i] * weights[i];
+      of_steps += steps[i] * steps[i];
+    }
+    const double ratio = each.op.find("lamb") == 0 ? std::sqrt(of_weights / of_steps) : 1;
+    for (size_t i = 0; i < kSize; ++i) weights[i] -= 0.5 * ratio * steps[i];
+    ExpectClose(ipu.Read(rounded[0]), weights, GetParam());
   }
 }
 

@@ -19,7 +19,7 @@ constexpr Constraint kCount{"optimizer_c7",
                             "There are 4 inputs, or a step and a state behind them."};
 constexpr Constraint kStep{"optimizer_c8", "The step, if there is one, is a float32 scalar."};
 constexpr Constraint kState{"optimizer_c9",
-                            "The state, if there is any, is float32 of the weights' shape."};
+                            "The state, if there is any, is floats of the weights' shape."};
 constexpr Constraint kFloats{"optimizer_c10", "All inputs are floats."};
 constexpr Constraint kScaleState{
     "optimizer_c11",
@@ -50,9 +50,10 @@ absl::StatusOr<Types> UpdatedTypes(absl::string_view optimizer, const Constraint
   if (!IsFloat(weights.type)) {
     return Broken(kWeights, absl::StrCat(optimizer, " does not update ", weights.ToString()));
   }
-  VPOD_RETURN_IF_ERROR(
-      CheckInput(kGradient, "gradient", gradient,
-                 {IsFloat(gradient.type) ? gradient.type : v1::FLOAT32, weights.dims}));
+  const auto floats_like_weights = [&](const TensorType& type) -> TensorType {
+    return {IsFloat(type.type) ? type.type : v1::FLOAT32, weights.dims};
+  };
+  VPOD_RETURN_IF_ERROR(CheckInput(kGradient, "gradient", gradient, floats_like_weights(gradient)));
   VPOD_RETURN_IF_ERROR(
       CheckInput(vector, "hyper-parameter vector", inputs[2], {v1::FLOAT32, {hyper_parameters}}));
   VPOD_RETURN_IF_ERROR(CheckInput(kLossScale, "loss scale", inputs[3], {v1::FLOAT32, {}}));
@@ -65,7 +66,7 @@ absl::StatusOr<Types> UpdatedTypes(absl::string_view optimizer, const Constraint
   if (inputs.size() > 5)
     VPOD_RETURN_IF_ERROR(CheckInput(kStep, "step", inputs[4], {v1::FLOAT32, {}}));
   for (size_t i = 5; i < inputs.size(); ++i) {
-    VPOD_RETURN_IF_ERROR(CheckInput(kState, "state", inputs[i], {v1::FLOAT32, weights.dims}));
+    VPOD_RETURN_IF_ERROR(CheckInput(kState, "state", inputs[i], floats_like_weights(inputs[i])));
     updated.push_back(inputs[i]);
   }
   return updated;
@@ -165,7 +166,8 @@ std::vector<OpDef> OptimizerOps() {
        },
        .constraints = {kWeights, kGradient, kFiveParameters, kLossScale, kStep, kState},
        .form = Form::kLowered,
-       .in_place = {{1, 5}, {2, 6}}},
+       .in_place = {{1, 5}, {2, 6}},
+       .rounds = true},
       {.kind = v1::Instruction::kLambStep,
        .role = Role::kKernel,
        .inputs = {7, 7},
