@@ -49,6 +49,8 @@ struct SgdOptions {
   bool nesterov = false;
   bool maximize = false;
   bool float16_velocity = false;  // the type of velocities, otherwise FLOAT32
+  // Dampens the first velocity, too, and gradients without momentum, as PopTorch and not PyTorch.
+  bool dampen_all = false;
 };
 
 struct AdamOptions {
@@ -61,6 +63,7 @@ struct AdamOptions {
   bool maximize = false;
   // The types of the moments, otherwise FLOAT32; the largest second moment has that of the second.
   bool float16_first_moment = false, float16_second_moment = false;
+  bool bias_correction = true;  // of the moments, which begin with 0
 };
 
 struct RmsPropOptions {
@@ -84,6 +87,7 @@ struct LambOptions {
   bool maximize = false;
   // The types of the moments, otherwise FLOAT32.
   bool float16_first_moment = false, float16_second_moment = false;
+  bool bias_correction = true;  // of the moments, which begin with 0
 };
 
 // Layer-wise adaptive rates: You et al., "Large batch training of convolutional networks", 2017.

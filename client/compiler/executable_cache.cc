@@ -152,6 +152,7 @@ class Encoder {
     const OptimizerStep step = StepOf(optimizer, 1);
     Add(step.instruction.SerializeAsString());
     Add(step.state);
+    Add(step.counts_updates);
   }
   void Add(const OptimizerState& state) {
     const auto& [prefix, float16] = state;

@@ -231,6 +231,8 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   with([](CompileOptions&, ProgramSpec& p) {
     p.optimizer = AdamOptions{.float16_second_moment = true};
   });
+  with(
+      [](CompileOptions&, ProgramSpec& p) { p.optimizer = AdamOptions{.bias_correction = false}; });
   with([](CompileOptions&, ProgramSpec& p) { p.float16_accumulators = true; });
   with([](CompileOptions&, ProgramSpec& p) { p.loss_scale = 8; });
   with([](CompileOptions&, ProgramSpec& p) { p.automatic_loss_scale.emplace(); });

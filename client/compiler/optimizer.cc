@@ -31,7 +31,7 @@ Parameter Beta2(float value) { return {"beta2", value, /*below_one=*/true}; }
 
 std::vector<Parameter> ParametersOf(const SgdOptions& sgd) {
   // PyTorch dampens velocities, not plain gradients.
-  const float dampening = sgd.momentum == 0 ? 0 : sgd.dampening;
+  const float dampening = sgd.momentum == 0 && !sgd.dampen_all ? 0 : sgd.dampening;
   return {Rate(sgd.learning_rate),
           Decay(sgd.weight_decay),
           Momentum(sgd.momentum),
@@ -81,6 +81,7 @@ void SetAttributes(const SgdOptions& sgd, float gradient_scale, OptimizerStep& s
   op.set_nesterov(sgd.nesterov);
   op.set_maximize(sgd.maximize);
   if (sgd.momentum != 0) step.state = {{kVelocity, sgd.float16_velocity}};
+  step.counts_updates = !sgd.dampen_all;
 }
 void SetAttributes(const AdamOptions& adam, float gradient_scale, OptimizerStep& step) {
   program::v1::Adam& op = *step.instruction.mutable_adam();
@@ -90,6 +91,7 @@ void SetAttributes(const AdamOptions& adam, float gradient_scale, OptimizerStep&
   step.state = {{kFirstMoment, adam.float16_first_moment},
                 {kSecondMoment, adam.float16_second_moment}};
   if (adam.amsgrad) step.state.push_back({kLargestMoment, adam.float16_second_moment});
+  step.counts_updates = adam.bias_correction;
 }
 void SetAttributes(const RmsPropOptions& rms, float gradient_scale, OptimizerStep& step) {
   program::v1::RmsProp& op = *step.instruction.mutable_rms_prop();
@@ -107,6 +109,7 @@ void SetAttributes(const LambOptions& lamb, float gradient_scale, OptimizerStep&
   op.set_maximize(lamb.maximize);
   step.state = {{kFirstMoment, lamb.float16_first_moment},
                 {kSecondMoment, lamb.float16_second_moment}};
+  step.counts_updates = lamb.bias_correction;
 }
 void SetAttributes(const LarsOptions& lars, float gradient_scale, OptimizerStep& step) {
   program::v1::Lars& op = *step.instruction.mutable_lars();

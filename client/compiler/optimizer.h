@@ -1,6 +1,7 @@
 // The optimisers of compiler.h as instructions of an executable, and the names of their variables.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,14 @@ struct OptimizerState {
   }
 };
 
+// A number of updates after which nothing of the first one is left: beta^kManyUpdates is 0. It is
+// finite, so that checks for results that are not let it pass.
+inline constexpr float kManyUpdates = std::numeric_limits<float>::max();
+
 struct OptimizerStep {
   program::v1::Instruction instruction;  // without operands
   std::vector<OptimizerState> state;     // in the order of the instruction's operands
+  bool counts_updates = true;  // whether it reads the number of updates, otherwise kManyUpdates
 };
 OptimizerStep StepOf(const Optimizer& optimizer, float gradient_scale);
 

@@ -1,4 +1,4 @@
-// Accumulators and state of optimisers in float16.
+// Accumulators and state of optimisers: their types, their first values, the number of updates.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -182,6 +182,25 @@ TEST(Float16StateTest, PipelinesAndStreamingMemoryChangeNoBit) {
     EXPECT_EQ(TrainHalves({.off_chip_optimizer_state = true, .off_chip_accumulators = true}, 1,
                           reduction),
               one);
+  }
+}
+
+// What stands in the place of the number of updates passes checks for finite results.
+TEST(UncountedUpdateTest, IsFinite) {
+  for (const Optimizer& optimizer : {Optimizer(SgdOptions{.momentum = 0.5f, .dampen_all = true}),
+                                     Optimizer(AdamOptions{.bias_correction = false}),
+                                     Optimizer(LambOptions{.bias_correction = false})}) {
+    Graph g;
+    const Tensor w = g.Variable("w", {FLOAT32, {8}}, std::vector<float>(8, 1));
+    CompileOptions options;
+    options.programs = {{.name = "train", .loss = g.Sum(w), .optimizer = optimizer}};
+    const auto compiled = Compile(g, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_FALSE(compiled->executable->FindVariable(OptimizerStepName(0)).ok());
+    const auto session =
+        *session::Session::Create(*session::CreateIpuModel({}), *compiled, {.check_finite = true});
+    const auto cycles = session->Run("train");
+    EXPECT_TRUE(cycles.ok()) << cycles.status();
   }
 }
 

@@ -21,6 +21,7 @@ void ForEachField(AnyConst<SgdOptions> auto& sgd, const auto& field) {
   field("nesterov", sgd.nesterov);
   field("maximize", sgd.maximize);
   field("float16_velocity", sgd.float16_velocity);
+  field("dampen_all", sgd.dampen_all);
 }
 
 void ForEachField(AnyConst<AdamOptions> auto& adam, const auto& field) {
@@ -34,6 +35,7 @@ void ForEachField(AnyConst<AdamOptions> auto& adam, const auto& field) {
   field("maximize", adam.maximize);
   field("float16_first_moment", adam.float16_first_moment);
   field("float16_second_moment", adam.float16_second_moment);
+  field("bias_correction", adam.bias_correction);
 }
 
 void ForEachField(AnyConst<RmsPropOptions> auto& rms, const auto& field) {
@@ -57,6 +59,7 @@ void ForEachField(AnyConst<LambOptions> auto& lamb, const auto& field) {
   field("maximize", lamb.maximize);
   field("float16_first_moment", lamb.float16_first_moment);
   field("float16_second_moment", lamb.float16_second_moment);
+  field("bias_correction", lamb.bias_correction);
 }
 
 void ForEachField(AnyConst<LarsOptions> auto& lars, const auto& field) {

@@ -286,18 +286,13 @@ Update::Made Update::MakeUpdate(size_t v, uint32_t gradient) {
   const uint32_t weights = sharded ? PartOf(ipu, whole) : whole;
   if (sharded && !IsScattered(v)) gradient = PartOf(ipu, placement_.Flat(ipu, gradient));
   const size_t group = GroupOf(spec_, variable.name);
-  auto [update, state] = StepOf(OptimizerOf(spec_, group), gradient_scale_);
+  auto [update, state, counts_updates] = StepOf(OptimizerOf(spec_, group), gradient_scale_);
   for (uint32_t input : {weights, gradient, HyperParametersAt(ipu, group), DivisorOf(ipu)})
     update.add_inputs(input);
   update.add_outputs(weights);
   Made made{{std::move(update)}, {}};
   if (state.empty()) return made;
-  const auto [step, is_first] = steps_.try_emplace(ipu);
-  if (is_first) {
-    step->second = placement_.NewTensor(
-        ipu, {.type = {program::v1::FLOAT32, {}}, .variable = OptimizerStepName(ipu)});
-  }
-  made.instructions[0].add_inputs(step->second);
+  made.instructions[0].add_inputs(counts_updates ? StepAt(ipu) : Constant(ipu, kManyUpdates));
   for (const OptimizerState& each : state) AddState(v, each, sharded ? shards_ : 1, made);
   if (!sharded) return made;
   GatherWeights(ipu, weights, whole);
@@ -359,6 +354,16 @@ void Update::AddState(size_t v, const OptimizerState& of_update, uint32_t shards
         ipu, {.type = row_type, .storage = state.storage, .offset = row * row_type.bytes()});
     made.remote.push_back({number, view, RowNumber(ipu, row)});
   }
+}
+
+// The number of updates so far, which CountStep counts.
+uint32_t Update::StepAt(uint32_t ipu) {
+  const auto [step, is_first] = steps_.try_emplace(ipu);
+  if (is_first) {
+    step->second = placement_.NewTensor(
+        ipu, {.type = {program::v1::FLOAT32, {}}, .variable = OptimizerStepName(ipu)});
+  }
+  return step->second;
 }
 
 void Update::CountStep(uint32_t ipu, Section section) {

@@ -74,6 +74,7 @@ class Update {
   void EmitUpdates(std::vector<Left> left);
   void EmitUpdate(uint32_t ipu, Section section, Made update);
   uint32_t RowNumber(uint32_t ipu, uint32_t row);
+  uint32_t StepAt(uint32_t ipu);
   void CountStep(uint32_t ipu, Section section);
   uint32_t Reduced(size_t v, bool unshared, Reduction& reduction);
 

@@ -64,16 +64,25 @@ bool IsOwn(absl::string_view variable) {
 
 constexpr int kInputsBeforeState = 5;  // of optimisers
 
-// Whether the state of an update is as an optimiser has it.
+constexpr uint64_t kNoOffset = ~uint64_t{0};
+
+// Whether the state of an update is as an optimiser has it; `counter` is the offset of the number
+// of updates.
 bool HasStateOf(const program::v1::Ipu& ipu, const program::v1::Instruction& update,
-                const compiler::OptimizerStep& step) {
+                const compiler::OptimizerStep& step, uint64_t counter) {
+  const auto tensor = [&](int input) -> const program::v1::Tensor& {
+    return ipu.tensors(static_cast<int>(update.inputs(input)));
+  };
+  if (update.inputs_size() >= kInputsBeforeState &&
+      (tensor(kInputsBeforeState - 1).offset() == counter) != step.counts_updates)
+    return false;
   // SGD with velocities may go on with a momentum of 0.
   if (step.state.empty() && update.has_sgd()) return true;
   if (kInputsBeforeState + static_cast<int>(step.state.size()) != update.inputs_size())
     return false;
   for (int i = kInputsBeforeState; i < update.inputs_size(); ++i) {
     const compiler::OptimizerState& state = step.state[static_cast<size_t>(i - kInputsBeforeState)];
-    if (ipu.tensors(static_cast<int>(update.inputs(i))).type() != state.type()) return false;
+    if (tensor(i).type() != state.type()) return false;
   }
   return true;
 }
@@ -391,7 +400,8 @@ absl::Status Session::SetHyperParameters(const compiler::Optimizer& optimizer, s
         "the program was compiled for ", was, " without the state that momentum or amsgrad needs"));
   }
   const program::v1::Ipu& ipu = executable_->proto().ipus(static_cast<int>(found.ipu));
-  if (!HasStateOf(ipu, *update, step) ||
+  const auto counter = executable_->FindVariable(compiler::OptimizerStepName(found.ipu));
+  if (!HasStateOf(ipu, *update, step, counter.ok() ? (*counter)->offset : kNoOffset) ||
       without_scale(compiled) != without_scale(step.instruction)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the flags of ", was, " must be as the program was compiled with them"));

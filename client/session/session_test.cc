@@ -215,6 +215,16 @@ TEST(SessionTest, HyperParametersChangeBetweenRuns) {
   EXPECT_EQ(
       with_adam->SetHyperParameters(compiler::AdamOptions{.float16_first_moment = true}).message(),
       "the flags of Adam must be as the program was compiled with them");
+  EXPECT_EQ(
+      with_adam->SetHyperParameters(compiler::AdamOptions{.bias_correction = false}).message(),
+      "the flags of Adam must be as the program was compiled with them");
+  auto uncorrected = open({.name = "train",
+                           .loss = loss,
+                           .optimizer = compiler::AdamOptions{.bias_correction = false}});
+  EXPECT_TRUE(
+      uncorrected->SetHyperParameters(compiler::AdamOptions{.bias_correction = false}).ok());
+  EXPECT_EQ(uncorrected->SetHyperParameters(compiler::AdamOptions{}).message(),
+            "the flags of Adam must be as the program was compiled with them");
   auto inference = open({.name = "infer"});
   EXPECT_EQ(inference->SetHyperParameters(compiler::SgdOptions{}).message(),
             "no program of the executable trains variables without a group");

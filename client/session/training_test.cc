@@ -117,8 +117,11 @@ struct Weight {
     if (k.maximize) g = -g;
     g += k.weight_decay * value;
     if (k.momentum != 0) {
-      velocity = step == 1 ? g : k.momentum * velocity + (1 - k.dampening) * g;
+      const bool dampen = step > 1 || k.dampen_all;
+      velocity = k.momentum * velocity + (dampen ? 1 - k.dampening : 1) * g;
       g = k.nesterov ? g + k.momentum * velocity : velocity;
+    } else if (k.dampen_all) {
+      g *= 1 - k.dampening;
     }
     value -= k.learning_rate * g;
   }
@@ -133,8 +136,10 @@ struct Weight {
     m = k.beta1 * m + (1 - double{k.beta1}) * g;
     v = k.beta2 * v + (1 - double{k.beta2}) * g * g;
     largest = std::max(largest, v);
-    const double unbiased_m = m / (1 - std::pow(k.beta1, step));
-    const double unbiased_v = (k.amsgrad ? largest : v) / (1 - std::pow(k.beta2, step));
+    const double unbiased_m = k.bias_correction ? m / (1 - std::pow(k.beta1, step)) : m,
+                 of_amsgrad = k.amsgrad ? largest : v,
+                 unbiased_v =
+                     k.bias_correction ? of_amsgrad / (1 - std::pow(k.beta2, step)) : of_amsgrad;
     value -= k.learning_rate * unbiased_m / (std::sqrt(unbiased_v) + k.epsilon);
   }
 };
@@ -221,9 +226,17 @@ TEST(TrainingTest, Sgd) {
                .learning_rate = 0.1f, .momentum = 0.75f, .weight_decay = 0.1f, .nesterov = true},
            SgdOptions{
                .learning_rate = 0.1f, .momentum = 0.75f, .dampening = 0.25f, .weight_decay = 0.1f},
+           SgdOptions{.learning_rate = 0.1f,
+           .momentum = 0.75f,
+           .dampening = 0.25f,
+           .weight_decay = 0.1f,
+           .dampen_all = true},
+           SgdOptions{
+               .learning_rate = 0.1f, .dampening = 0.25f, .weight_decay = 0.1f, .dampen_all = true},
        }) {
-    SCOPED_TRACE(absl::StrCat("momentum ", sgd.momentum, " dampening ", sgd.dampening,
-                              " weight decay ", sgd.weight_decay, " nesterov ", sgd.nesterov));
+    SCOPED_TRACE(absl::StrCat("momentum ", sgd.momentum, " dampening ", sgd.dampening, " of all ",
+                              sgd.dampen_all, " weight decay ", sgd.weight_decay, " nesterov ",
+                              sgd.nesterov));
     ExpectAsInDouble({.optimizer = sgd});
     ExpectAsInDouble({.optimizer = sgd, .loss_scale = 100.0f});
   }
@@ -238,9 +251,18 @@ TEST(TrainingTest, Adam) {
            AdamOptions{.learning_rate = 0.1f, .beta1 = 0.5f, .beta2 = 0.75f, .epsilon = 0.1f},
            AdamOptions{.learning_rate = 0.2f, .beta2 = 0.5f, .amsgrad = true},
            AdamOptions{.learning_rate = 0.1f, .maximize = true},
+           AdamOptions{.learning_rate = 0.1f, .beta2 = 0.75f, .bias_correction = false},
+           AdamOptions{.learning_rate = 0.1f,
+           .beta1 = 0,
+           .beta2 = 0.75f,
+           .weight_decay = 0.25f,
+           .decoupled_weight_decay = true,
+           .amsgrad = true,
+           .bias_correction = false},
        }) {
     SCOPED_TRACE(absl::StrCat("weight decay ", adam.weight_decay, " decoupled ",
-                              adam.decoupled_weight_decay, " amsgrad ", adam.amsgrad));
+                              adam.decoupled_weight_decay, " amsgrad ", adam.amsgrad,
+                              " bias correction ", adam.bias_correction));
     ExpectAsInDouble({.optimizer = adam});
     ExpectAsInDouble({.optimizer = adam, .loss_scale = 100.0f});
   }

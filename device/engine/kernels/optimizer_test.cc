@@ -1,4 +1,5 @@
 #include <functional>
+#include <limits>
 
 #include "absl/strings/str_join.h"
 #include "device/engine/kernels/kernel_test_util.h"
@@ -345,6 +346,38 @@ TEST_P(OptimizerTest, StateOfFloat16IsRoundedBeforeTheWeightsMove) {
     const double ratio = each.op.find("lamb") == 0 ? std::sqrt(of_weights / of_steps) : 1;
     for (size_t i = 0; i < kSize; ++i) weights[i] -= 0.5 * ratio * steps[i];
     ExpectClose(ipu.Read(rounded[0]), weights, GetParam());
+  }
+}
+
+TEST_P(OptimizerTest, AHugeStepLeavesOutWhatIsSpecialAboutTheFirst) {
+  const Values g = {0.5, -0.25};
+  const auto updated = [&](const std::string& op, const Values& hyper, size_t states) {
+    TestIpu ipu;
+    std::vector<uint32_t> inputs = {ipu.Add(GetParam(), {2}, {2, 1}), ipu.Add(GetParam(), {2}, g),
+                                    ipu.Add(FLOAT32, {static_cast<int64_t>(hyper.size())}, hyper),
+                                    ipu.Add(FLOAT32, {}, {1}),
+                                    ipu.Add(FLOAT32, {}, {std::numeric_limits<float>::max()})};
+    std::vector<uint32_t> outputs = {inputs[0]};
+    for (size_t i = 0; i < states; ++i) {
+      inputs.push_back(ipu.Add(FLOAT32, {2}, {0, 0}));
+      outputs.push_back(inputs.back());
+    }
+    ipu.Run(Step(op, inputs, outputs));
+    return ipu.Read(inputs[0]);
+  };
+  const auto step = [&](size_t i, double kept1, double kept2) {
+    return (1 - kept1) * g[i] / (std::sqrt((1 - kept2) * g[i] * g[i]) + 0.125);
+  };
+  ExpectClose(updated("sgd{gradient_scale:1}", {0.5, 0, 0.9, 0.25}, 1),
+              {2 - 0.5 * 0.75 * g[0], 1 - 0.5 * 0.75 * g[1]}, GetParam());
+  for (const auto& [beta1, beta2] : {std::pair(0.75, 0.875), {0.0, 0.0}}) {
+    const Values hyper = {0.5, 0, beta1, beta2, 0.125};
+    const double a = step(0, beta1, beta2), b = step(1, beta1, beta2),
+                 ratio = std::sqrt(5 / (a * a + b * b));
+    ExpectClose(updated("adam{gradient_scale:1}", hyper, 2), {2 - 0.5 * a, 1 - 0.5 * b},
+                GetParam());
+    ExpectClose(updated("lamb{gradient_scale:1}", hyper, 2),
+                {2 - 0.5 * ratio * a, 1 - 0.5 * ratio * b}, GetParam());
   }
 }
 
