@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/compiler/make_executable.h"
 #include "client/compiler/memory_trials.h"
+#include "client/compiler/optimizer.h"
 #include "client/compiler/planned_program.h"
 #include "client/engine_options/engine_options.h"
 #include "client/sdk_log/sdk_log.h"
@@ -56,23 +59,42 @@ absl::Status CheckThatItFits(const graph::Graph& graph, const CompileOptions& op
   return absl::OkStatus();
 }
 
+// The state of optimisers that does not begin with 0, by its name.
+std::map<std::string, float> FirstValuesOfState(const graph::Graph& graph,
+                                                const CompileOptions& options) {
+  std::map<std::string, float> values;
+  for (const ProgramSpec& spec : options.programs) {
+    if (!spec.loss.has_value()) continue;
+    for (graph::Tensor variable : graph.variables()) {
+      const std::string& name = graph.values()[variable.id].name;
+      for (const OptimizerState& state : StepOf(OptimizerOf(spec, GroupOf(spec, name)), 1).state) {
+        if (state.initial != 0) values[absl::StrCat(state.prefix, name)] = state.initial;
+      }
+    }
+  }
+  return values;
+}
+
 }  // namespace
 
 std::map<std::string, Compiled::Initial> InitialValues(const program::Executable& executable,
                                                        const graph::Graph& graph,
                                                        const CompileOptions& options) {
   std::map<std::string, Compiled::Initial> values;
-  std::set<std::string> weights;
-  for (graph::Tensor variable : graph.variables()) weights.insert(graph.values()[variable.id].name);
-  // The state of the optimiser begins with zeros, and so do remote buffers by themselves.
+  const std::map<std::string, float> started = FirstValuesOfState(graph, options);
+  std::set<std::string> given;
+  for (graph::Tensor variable : graph.variables()) given.insert(graph.values()[variable.id].name);
+  for (const auto& [name, value] : started) given.insert(name);
+  // Other state of the optimiser begins with zeros, and so do remote buffers by themselves.
   for (const program::HostTensor& variable : executable.host_tensors()) {
-    if (!variable.remote || weights.contains(variable.name))
+    if (!variable.remote || given.contains(variable.name))
       values.insert({variable.name, {variable.host_type(), graph::InitialValue::Filled(0)}});
   }
   const auto set = [&](const std::string& name, graph::InitialValue value) {
     const auto it = values.find(name);
     if (it != values.end()) it->second.value = std::move(value);
   };
+  for (const auto& [name, value] : started) set(name, graph::InitialValue::Filled(value));
   std::vector<graph::Tensor> state = graph.variables();
   state.insert(state.end(), graph.buffers().begin(), graph.buffers().end());
   for (graph::Tensor variable : state)

@@ -76,6 +76,8 @@ struct RmsPropOptions {
   bool maximize = false;
   // The types of means and velocities, and of mean squares, otherwise FLOAT32.
   bool float16_first_moment = false, float16_second_moment = false;
+  // TensorFlow's form: mean squares begin with 1, and epsilon and the learning rate are elsewhere.
+  bool tensorflow = false;
 };
 
 // Layer-wise adaptive moments: You et al., "Large batch optimization for deep learning", 2020.

@@ -155,7 +155,9 @@ class Encoder {
     Add(step.counts_updates);
   }
   void Add(const OptimizerState& state) {
-    const auto& [prefix, float16] = state;
+    // First values do not lie in an executable.
+    const auto& [prefix, float16, initial] = state;
+    static_cast<void>(initial);
     Add(std::string(prefix));
     Add(float16);
   }

@@ -223,6 +223,7 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = AdamOptions{}; });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = RmsPropOptions{.centered = true}; });
+  with([](CompileOptions&, ProgramSpec& p) { p.optimizer = RmsPropOptions{.tensorflow = true}; });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = LambOptions{}; });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = LarsOptions{}; });
   with([](CompileOptions&, ProgramSpec& p) { p.clip_norm = 1; });

@@ -99,7 +99,8 @@ void SetAttributes(const RmsPropOptions& rms, float gradient_scale, OptimizerSte
   op.set_centered(rms.centered);
   op.set_with_momentum(rms.momentum != 0);
   op.set_maximize(rms.maximize);
-  step.state = {{kSecondMoment, rms.float16_second_moment}};
+  op.set_tensorflow(rms.tensorflow);
+  step.state = {{kSecondMoment, rms.float16_second_moment, rms.tensorflow ? 1.0f : 0.0f}};
   if (rms.centered) step.state.push_back({kFirstMoment, rms.float16_first_moment});
   if (rms.momentum != 0) step.state.push_back({kVelocity, rms.float16_first_moment});
 }

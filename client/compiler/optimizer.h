@@ -21,6 +21,7 @@ const char* OptimizerName(const program::v1::Instruction& instruction);
 struct OptimizerState {
   const char* prefix;    // of its name; the variable's name stands behind it
   bool float16 = false;  // its type, otherwise FLOAT32
+  float initial = 0;     // its first value
 
   program::v1::DataType type() const {
     return float16 ? program::v1::FLOAT16 : program::v1::FLOAT32;

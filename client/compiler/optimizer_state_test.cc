@@ -185,6 +185,27 @@ TEST(Float16StateTest, PipelinesAndStreamingMemoryChangeNoBit) {
   }
 }
 
+// TensorFlow's RMSprop begins with mean squares of 1, wherever they lie, and only of its group.
+TEST(FirstValuesTest, OfMeanSquaresAreOne) {
+  for (const bool off_chip : {false, true}) {
+    Graph g;
+    const Tensor w = g.Variable("w", {FLOAT32, {8}}, std::vector<float>(8, 1));
+    const Tensor v = g.Variable("v", {FLOAT32, {8}}, std::vector<float>(8, 1));
+    CompileOptions options{.off_chip_optimizer_state = off_chip};
+    options.programs = {
+        {.name = "train",
+         .loss = g.Sum(g.Multiply(w, v)),
+         .optimizer = RmsPropOptions{},
+         .groups = {{{"v"}, RmsPropOptions{.momentum = 0.5f, .tensorflow = true}}}}};
+    const auto compiled = Compile(g, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const auto session = *session::Session::Create(*session::CreateIpuModel({}), *compiled);
+    EXPECT_EQ(*session->ReadFloats("Accl2___w"), std::vector<float>(8, 0));
+    EXPECT_EQ(*session->ReadFloats("Accl2___v"), std::vector<float>(8, 1));
+    EXPECT_EQ(*session->ReadFloats("Accl___v"), std::vector<float>(8, 0));
+  }
+}
+
 // What stands in the place of the number of updates passes checks for finite results.
 TEST(UncountedUpdateTest, IsFinite) {
   for (const Optimizer& optimizer : {Optimizer(SgdOptions{.momentum = 0.5f, .dampen_all = true}),

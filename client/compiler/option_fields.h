@@ -48,6 +48,7 @@ void ForEachField(AnyConst<RmsPropOptions> auto& rms, const auto& field) {
   field("maximize", rms.maximize);
   field("float16_first_moment", rms.float16_first_moment);
   field("float16_second_moment", rms.float16_second_moment);
+  field("tensorflow", rms.tensorflow);
 }
 
 void ForEachField(AnyConst<LambOptions> auto& lamb, const auto& field) {

@@ -93,16 +93,17 @@ inline TestProgram TwoIpus() {
   const Tensor loss = AddLayers(test.graph, FLOAT16, /*second=*/1);
   test.options.ipus_per_replica = 2;
   test.options.total_replicas = 2;
-  test.options.programs = {{.name = "train",
-                            .accumulation = 4,
-                            .loss = loss,
-                            .optimizer = RmsPropOptions{.momentum = 0.5f, .centered = true},
-                            .groups = {{{"w2"}, LambOptions{.weight_decay = 0.125f}}},
-                            .clip_norm = 1.5f,
-                            .clip_value = 0.25f,
-                            .loss_scale = 1024.5f,
-                            .automatic_loss_scale = AutomaticLossScale{.interval = 7}},
-                           {.name = "infer"}};
+  test.options.programs = {
+      {.name = "train",
+       .accumulation = 4,
+       .loss = loss,
+       .optimizer = RmsPropOptions{.momentum = 0.5f, .centered = true, .tensorflow = true},
+       .groups = {{{"w2"}, LambOptions{.weight_decay = 0.125f}}},
+       .clip_norm = 1.5f,
+       .clip_value = 0.25f,
+       .loss_scale = 1024.5f,
+       .automatic_loss_scale = AutomaticLossScale{.interval = 7}},
+      {.name = "infer"}};
   return test;
 }
 

@@ -163,6 +163,12 @@ TEST(TensorShardingTest, OptimizersThatWorkByElements) {
                                                               .float16_second_moment = true},
                            .float16_accumulators = true}},
                 "Adam with float16 state");
+  Job rms{.train = {.optimizer = compiler::RmsPropOptions{.tensorflow = true}}};
+  for (const bool off_chip : {false, true}) {
+    rms.options.tensor_shards = 1;
+    rms.options.off_chip_optimizer_state = off_chip;
+    ExpectTheSame(rms, "RMSprop, whose squares begin with 1");
+  }
   ExpectTheSame(
       {.train = {.optimizer = compiler::RmsPropOptions{.momentum = 0.5f, .centered = true}}},
       "RMSprop");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "device/base/simd.h"
 #include "device/engine/kernels/polynomial.h"
@@ -187,12 +188,14 @@ absl::StatusOr<Kernel> PrepareRmsProp(const program::v1::Ipu& ipu, const Instruc
                const Workspace& at) -> absl::StatusOr<RmsPropConstants> {
             VPOD_ASSIGN_OR_RETURN(const float factor, optimizer.GradientFactor(op, at));
             const float* hyper = optimizer.HyperParameters(at);
-            return RmsPropConstants{.weight_decay = hyper[1],
-                                    .alpha = hyper[2],
-                                    .momentum = hyper[4],
-                                    .rate = hyper[0],
-                                    .gradient_factor = factor,
-                                    .epsilon_outside = hyper[3]};
+            RmsPropConstants k{.weight_decay = hyper[1],
+                               .alpha = hyper[2],
+                               .momentum = hyper[4],
+                               .rate = hyper[0],
+                               .gradient_factor = factor};
+            (op.tensorflow() ? k.epsilon_inside : k.epsilon_outside) = hyper[3];
+            if (op.tensorflow() && op.with_momentum()) std::swap(k.rate, k.velocity_rate);
+            return k;
           },
           [states_of](const RmsPropConstants& k, const Block& block) {
             const States to = states_of(block);

@@ -243,27 +243,32 @@ TEST_P(OptimizerTest, LarsTakesStepsRelativeToTheWeights) {
 }
 
 TEST_P(OptimizerTest, RmsPropWithEachState) {
-  for (const bool centered : {false, true}) {
-    for (const bool momentum : {false, true}) {
-      SCOPED_TRACE(absl::StrCat("centered ", centered, " momentum ", momentum));
-      TestIpu ipu;
-      const uint32_t w = ipu.Add(GetParam(), {1}, {2}), g = ipu.Add(GetParam(), {1}, {0.5}),
-                     hyper = ipu.Add(FLOAT32, {5}, {0.1, 0.25, 0.75, 0.125, 0.5}),
-                     scale = ipu.Add(FLOAT32, {}, {1}), step = ipu.Add(FLOAT32, {}, {1});
-      std::vector<uint32_t> inputs = {w, g, hyper, scale, step}, outputs = {w};
-      for (int i = 0; i < 1 + centered + momentum; ++i) {
-        inputs.push_back(ipu.Add(FLOAT32, {1}, {i == 0 ? 4.0 : 1.0}));
-        outputs.push_back(inputs.back());
-      }
-      ipu.Run(Step(absl::StrCat("rms_prop{gradient_scale:1 centered:", centered,
-                                " with_momentum:", momentum, "}"),
-                   inputs, outputs));
-      const double u = 0.5 + 0.25 * 2, squares = 0.75 * 4 + 0.25 * u * u, mean = 0.75 + 0.25 * u,
-                   size = std::sqrt(squares - (centered ? mean * mean : 0)) + 0.125,
-                   change = u / size + (momentum ? 0.5 : 0);
-      ExpectClose(ipu.Read(w), {2 - 0.1 * change}, GetParam());
-      ExpectClose(ipu.Read(outputs[1]), {squares}, FLOAT32);
+  for (int flags = 0; flags < 8; ++flags) {
+    const bool centered = flags & 1, momentum = flags & 2, tensorflow = flags & 4;
+    SCOPED_TRACE(
+        absl::StrCat("centered ", centered, " momentum ", momentum, " TensorFlow's ", tensorflow));
+    TestIpu ipu;
+    const uint32_t w = ipu.Add(GetParam(), {1}, {2}), g = ipu.Add(GetParam(), {1}, {0.5}),
+                   hyper = ipu.Add(FLOAT32, {5}, {0.1, 0.25, 0.75, 0.125, 0.5}),
+                   scale = ipu.Add(FLOAT32, {}, {1}), step = ipu.Add(FLOAT32, {}, {1});
+    std::vector<uint32_t> inputs = {w, g, hyper, scale, step}, outputs = {w};
+    for (int i = 0; i < 1 + centered + momentum; ++i) {
+      inputs.push_back(ipu.Add(FLOAT32, {1}, {i == 0 ? 4.0 : 1.0}));
+      outputs.push_back(inputs.back());
     }
+    ipu.Run(Step(absl::StrCat("rms_prop{gradient_scale:1 centered:", centered,
+                              " with_momentum:", momentum, " tensorflow:", tensorflow, "}"),
+                 inputs, outputs));
+    const double u = 0.5 + 0.25 * 2, squares = 0.75 * 4 + 0.25 * u * u, mean = 0.75 + 0.25 * u,
+                 variance = squares - (centered ? mean * mean : 0),
+                 moved =
+                     u / (tensorflow ? std::sqrt(variance + 0.125) : std::sqrt(variance) + 0.125),
+                 before = momentum ? 0.5 : 0,
+                 change = tensorflow ? before + 0.1 * moved : 0.1 * (before + moved);
+    ExpectClose(ipu.Read(w), {2 - change}, GetParam());
+    if (momentum)
+      ExpectClose(ipu.Read(outputs.back()), {tensorflow ? change : 10 * change}, FLOAT32);
+    ExpectClose(ipu.Read(outputs[1]), {squares}, FLOAT32);
   }
 }
 
