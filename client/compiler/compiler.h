@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -90,6 +91,8 @@ struct LambOptions {
   // The types of the moments, otherwise FLOAT32.
   bool float16_first_moment = false, float16_second_moment = false;
   bool bias_correction = true;  // of the moments, which begin with 0
+  // A larger norm of a variable counts as this one; 0 or more.
+  float max_weight_norm = std::numeric_limits<float>::infinity();
 };
 
 // Layer-wise adaptive rates: You et al., "Large batch training of convolutional networks", 2017.

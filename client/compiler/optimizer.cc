@@ -20,6 +20,7 @@ struct Parameter {
   float value;
   bool below_one = false;
   bool any_sign = false;
+  bool may_be_infinite = false;
 };
 
 Parameter Rate(float value) { return {"the learning rate", value}; }
@@ -49,8 +50,12 @@ std::vector<Parameter> ParametersOf(const RmsPropOptions& rms) {
           Momentum(rms.momentum)};
 }
 std::vector<Parameter> ParametersOf(const LambOptions& lamb) {
-  return {Rate(lamb.learning_rate), Decay(lamb.weight_decay), Beta1(lamb.beta1), Beta2(lamb.beta2),
-          Epsilon(lamb.epsilon)};
+  return {Rate(lamb.learning_rate),
+          Decay(lamb.weight_decay),
+          Beta1(lamb.beta1),
+          Beta2(lamb.beta2),
+          Epsilon(lamb.epsilon),
+          {.name = "max_weight_norm", .value = lamb.max_weight_norm, .may_be_infinite = true}};
 }
 std::vector<Parameter> ParametersOf(const LarsOptions& lars) {
   return {Rate(lars.learning_rate),
@@ -66,6 +71,11 @@ std::vector<Parameter> ParametersOf(const Optimizer& optimizer) {
 
 absl::Status Check(const Parameter& parameter) {
   const float value = parameter.value;
+  if (parameter.may_be_infinite) {
+    if (value >= 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(parameter.name, " is ", value, ", must be 0 or more"));
+  }
   if (std::isfinite(value) && (value >= 0 || parameter.any_sign) &&
       (value < 1 || !parameter.below_one))
     return absl::OkStatus();

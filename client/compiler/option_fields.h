@@ -61,6 +61,7 @@ void ForEachField(AnyConst<LambOptions> auto& lamb, const auto& field) {
   field("float16_first_moment", lamb.float16_first_moment);
   field("float16_second_moment", lamb.float16_second_moment);
   field("bias_correction", lamb.bias_correction);
+  field("max_weight_norm", lamb.max_weight_norm);
 }
 
 void ForEachField(AnyConst<LarsOptions> auto& lars, const auto& field) {

@@ -98,7 +98,7 @@ inline TestProgram TwoIpus() {
        .accumulation = 4,
        .loss = loss,
        .optimizer = RmsPropOptions{.momentum = 0.5f, .centered = true, .tensorflow = true},
-       .groups = {{{"w2"}, LambOptions{.weight_decay = 0.125f}}},
+       .groups = {{{"w2"}, LambOptions{.weight_decay = 0.125f, .max_weight_norm = 2}}},
        .clip_norm = 1.5f,
        .clip_value = 0.25f,
        .loss_scale = 1024.5f,

@@ -203,7 +203,9 @@ TEST(TensorShardingTest, PipelinesAndStateOffTheChip) {
 
 // The norms are sums of float32 squares of parts.
 TEST(TensorShardingTest, LambStepsByTheNormsOfTheWhole) {
-  Job job{.train = {.accumulation = 2, .optimizer = compiler::LambOptions{.learning_rate = 0.01f}}};
+  Job job{.train = {
+              .accumulation = 2,
+              .optimizer = compiler::LambOptions{.learning_rate = 0.01f, .max_weight_norm = 1.5f}}};
   for (bool off_chip : {false, true}) {
     job.options.off_chip_optimizer_state = off_chip;
     job.options.tensor_shards = 1;

@@ -256,8 +256,10 @@ LambConstants LambConstantsAt(const Optimizer& optimizer, const Workspace& at,
 LambConstants LambConstantsByNorms(const Optimizer& optimizer, const Workspace& at,
                                    const Squares& squares) {
   LambConstants k = LambConstantsAt(optimizer, at, 0);
-  k.factor = optimizer.HyperParameters(at)[0] *
-             TrustRatio(std::sqrt(squares.weights), std::sqrt(squares.steps));
+  const float* hyper = optimizer.HyperParameters(at);
+  double weights = std::sqrt(squares.weights);
+  if (optimizer.hyper_parameters() > 5) weights = std::min<double>(weights, hyper[5]);
+  k.factor = hyper[0] * TrustRatio(weights, std::sqrt(squares.steps));
   return k;
 }
 

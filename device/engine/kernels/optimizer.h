@@ -48,6 +48,7 @@ class Optimizer {
   const float* HyperParameters(const Workspace& at) const {
     return hyper_parameters_.As<float>(at);
   }
+  size_t hyper_parameters() const { return hyper_parameters_.elements(); }
   double Step(const Workspace& at) const { return *step_.As<float>(at); }
 
   // The factor of gradients. InvalidArgument for a bad loss scale.

@@ -169,6 +169,28 @@ TEST_P(OptimizerTest, LambScalesStepsToTheNormOfTheWeights) {
   }
 }
 
+// The norm of the weights is 5.
+TEST_P(OptimizerTest, LambCountsNoLargerNormThanItIsTold) {
+  for (const auto& [largest, counted] : {std::pair(HUGE_VAL, 5.0), {6.0, 5.0}, {2.0, 2.0}}) {
+    for (const bool in_two_steps : {false, true}) {
+      TestIpu ipu;
+      const uint32_t w = ipu.Add(GetParam(), {2}, {3, 4}), g = ipu.Add(GetParam(), {2}, {1, 0}),
+                     hyper = ipu.Add(FLOAT32, {6}, {0.5, 0, 0, 0, 0.25, largest}),
+                     scale = ipu.Add(FLOAT32, {}, {1}), step = ipu.Add(FLOAT32, {}, {1}),
+                     m = ipu.Add(FLOAT32, {2}, {0, 0}), v = ipu.Add(FLOAT32, {2}, {0, 0}),
+                     squares = ipu.Add(FLOAT32, {2});
+      if (in_two_steps) {
+        ipu.Run(Step("lamb_moments{gradient_scale:1}", {w, g, hyper, scale, step, m, v},
+                     {squares, m, v}));
+        ipu.Run(Step("lamb_step{}", {w, squares, hyper, scale, step, m, v}, {w}));
+      } else {
+        ipu.Run(Step("lamb{gradient_scale:1}", {w, g, hyper, scale, step, m, v}, {w, m, v}));
+      }
+      ExpectClose(ipu.Read(w), {3 - 0.5 * counted, 4}, GetParam());
+    }
+  }
+}
+
 // As replicas do it that share out the state: each has its part of the moments, and steps by the
 // norms of all parts.
 TEST_P(OptimizerTest, LambInTwoPartsIsThatOfTheWhole) {

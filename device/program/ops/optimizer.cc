@@ -31,6 +31,8 @@ constexpr Constraint kRmsPropStates{
     "optimizer_c15",
     "There is one state, and one more for each of `centered` and `with_momentum` that is set."};
 constexpr Constraint kSquares{"optimizer_c16", "The squares are float32 [2]."};
+constexpr Constraint kLambVector{
+    "optimizer_c17", "The hyper-parameters are float32 [6], or [5] without a largest norm."};
 
 absl::Status CheckAccumulate(const v1::Instruction& instruction, const Operands& tensors) {
   VPOD_ASSIGN_OR_RETURN(const v1::Tensor* accumulator, tensors.Any(instruction.inputs(0)));
@@ -70,6 +72,11 @@ absl::StatusOr<Types> UpdatedTypes(absl::string_view optimizer, const Constraint
     updated.push_back(inputs[i]);
   }
   return updated;
+}
+
+absl::StatusOr<Types> LambTypes(absl::Span<const TensorType> inputs) {
+  const int64_t hyper_parameters = inputs[2].dims == Dims{5} ? 5 : 6;
+  return UpdatedTypes("LAMB", kLambVector, hyper_parameters, inputs);
 }
 
 absl::Status CheckFloats(absl::string_view op, absl::Span<const TensorType> inputs) {
@@ -149,8 +156,8 @@ std::vector<OpDef> OptimizerOps() {
        .inputs = {7, 7},
        .outputs = {3, 3},
        .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
-           -> absl::StatusOr<Types> { return UpdatedTypes("LAMB", kFiveParameters, 5, inputs); },
-       .constraints = {kWeights, kGradient, kFiveParameters, kLossScale, kStep, kState},
+           -> absl::StatusOr<Types> { return LambTypes(inputs); },
+       .constraints = {kWeights, kGradient, kLambVector, kLossScale, kStep, kState},
        .form = Form::kLowered,
        .in_place = {{0, 0}, {1, 5}, {2, 6}},
        .rounds = true},
@@ -160,11 +167,11 @@ std::vector<OpDef> OptimizerOps() {
        .outputs = {3, 3},
        .infer = [](const v1::Instruction&,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         VPOD_ASSIGN_OR_RETURN(Types types, UpdatedTypes("LAMB", kFiveParameters, 5, inputs));
+         VPOD_ASSIGN_OR_RETURN(Types types, LambTypes(inputs));
          types[0] = {v1::FLOAT32, {2}};
          return types;
        },
-       .constraints = {kWeights, kGradient, kFiveParameters, kLossScale, kStep, kState},
+       .constraints = {kWeights, kGradient, kLambVector, kLossScale, kStep, kState},
        .form = Form::kLowered,
        .in_place = {{1, 5}, {2, 6}},
        .rounds = true},
@@ -177,11 +184,11 @@ std::vector<OpDef> OptimizerOps() {
          VPOD_RETURN_IF_ERROR(CheckInput(kSquares, "squares", inputs[1], {v1::FLOAT32, {2}}));
          std::vector<TensorType> like_lamb(inputs.begin(), inputs.end());
          like_lamb[1] = inputs[0];  // in the place of the gradient
-         VPOD_ASSIGN_OR_RETURN(Types types, UpdatedTypes("LAMB", kFiveParameters, 5, like_lamb));
+         VPOD_ASSIGN_OR_RETURN(Types types, LambTypes(like_lamb));
          types.resize(1);
          return types;
        },
-       .constraints = {kSquares, kWeights, kFiveParameters, kLossScale, kStep, kState},
+       .constraints = {kSquares, kWeights, kLambVector, kLossScale, kStep, kState},
        .form = Form::kLowered,
        .in_place = {{0, 0}},
        .rounds = true},
