@@ -27,7 +27,7 @@ using testing::HasSubstr;
 
 constexpr char kGraph[] =
     R"(program "train" ipus 1 replicas 1 device_iterations 1 accumulation 1 off_chip_state false off_chip_accumulators false tensor_shards 1
-optimizer SGD learning_rate 0.1 momentum 0 dampening 0 weight_decay 0 nesterov false maximize false float16_velocity false dampen_all false
+optimizer SGD learning_rate 0.1 momentum 0 dampening 0 weight_decay 0 nesterov false maximize false float16_velocity false dampen_all false combined false velocity_scaling 1
 reduction mean
 remote_buffer on IPU 0 { name: "rows" type: FLOAT32 dims: 4 rows: 2 }
 %0 = input "x" : float32[2,3] on IPU 0

@@ -52,6 +52,11 @@ struct SgdOptions {
   bool float16_velocity = false;  // the type of velocities, otherwise FLOAT32
   // Dampens the first velocity, too, and gradients without momentum, as PopTorch and not PyTorch.
   bool dampen_all = false;
+  // PopTorch's combined form: each update prepares velocities for the next one, which new momentum,
+  // dampening and weight decay so reach an update late. They are FLOAT32, times their scale, which
+  // must be above 0. All gradients are dampened.
+  bool combined = false;
+  float velocity_scaling = 1;
 };
 
 struct AdamOptions {

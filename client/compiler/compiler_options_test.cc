@@ -143,6 +143,14 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
        [](auto& o) { o.programs[0].optimizer = LambOptions{.max_weight_norm = NAN}; }},
       {"program 'train': Nesterov's momentum needs a momentum above 0 and a dampening of 0",
        [](auto& o) { o.programs[0].optimizer = SgdOptions{.nesterov = true}; }},
+      {"program 'train': Nesterov's momentum needs the separate form of SGD",
+       [](auto& o) {
+         o.programs[0].optimizer = SgdOptions{.momentum = 0.5f, .nesterov = true, .combined = true};
+       }},
+      {"program 'train': the velocity scaling is 0, must be above 0 and finite",
+       [](auto& o) {
+         o.programs[0].optimizer = SgdOptions{.combined = true, .velocity_scaling = 0};
+       }},
       {"program 'train', parameter group 1: the momentum is -1, must be 0 or more and finite",
        [](auto& o) {
          o.programs[0].groups = {{{"w"}, SgdOptions{.momentum = -1}}};

@@ -221,6 +221,9 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   with([](CompileOptions&, ProgramSpec& p) {
     p.optimizer = SgdOptions{.momentum = 0.5f, .nesterov = true};
   });
+  with([](CompileOptions&, ProgramSpec& p) {
+    p.optimizer = SgdOptions{.momentum = 0.5f, .combined = true};
+  });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = AdamOptions{}; });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = RmsPropOptions{.centered = true}; });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = RmsPropOptions{.tensorflow = true}; });

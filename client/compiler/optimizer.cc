@@ -21,6 +21,7 @@ struct Parameter {
   bool below_one = false;
   bool any_sign = false;
   bool may_be_infinite = false;
+  bool above_zero = false;
 };
 
 Parameter Rate(float value) { return {"the learning rate", value}; }
@@ -32,11 +33,17 @@ Parameter Beta2(float value) { return {"beta2", value, /*below_one=*/true}; }
 
 std::vector<Parameter> ParametersOf(const SgdOptions& sgd) {
   // PyTorch dampens velocities, not plain gradients.
-  const float dampening = sgd.momentum == 0 && !sgd.dampen_all ? 0 : sgd.dampening;
-  return {Rate(sgd.learning_rate),
-          Decay(sgd.weight_decay),
-          Momentum(sgd.momentum),
-          {"the dampening", dampening, /*below_one=*/false, /*any_sign=*/true}};
+  const bool dampens = sgd.momentum != 0 || sgd.dampen_all || sgd.combined;
+  std::vector<Parameter> parameters = {
+      Rate(sgd.learning_rate),
+      Decay(sgd.weight_decay),
+      Momentum(sgd.momentum),
+      {.name = "the dampening", .value = dampens ? sgd.dampening : 0, .any_sign = true}};
+  if (sgd.combined) {
+    parameters.push_back(
+        {.name = "the velocity scaling", .value = sgd.velocity_scaling, .above_zero = true});
+  }
+  return parameters;
 }
 std::vector<Parameter> ParametersOf(const AdamOptions& adam) {
   return {Rate(adam.learning_rate), Decay(adam.weight_decay), Beta1(adam.beta1), Beta2(adam.beta2),
@@ -77,12 +84,13 @@ absl::Status Check(const Parameter& parameter) {
         absl::StrCat(parameter.name, " is ", value, ", must be 0 or more"));
   }
   if (std::isfinite(value) && (value >= 0 || parameter.any_sign) &&
-      (value < 1 || !parameter.below_one))
+      (value < 1 || !parameter.below_one) && (value > 0 || !parameter.above_zero))
     return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(parameter.name, " is ", value, ", must be ",
-                                                 parameter.below_one  ? "0 or more and below 1"
-                                                 : parameter.any_sign ? "finite"
-                                                                      : "0 or more and finite"));
+                                                 parameter.below_one    ? "0 or more and below 1"
+                                                 : parameter.any_sign   ? "finite"
+                                                 : parameter.above_zero ? "above 0 and finite"
+                                                                        : "0 or more and finite"));
 }
 
 void SetAttributes(const SgdOptions& sgd, float gradient_scale, OptimizerStep& step) {
@@ -90,8 +98,9 @@ void SetAttributes(const SgdOptions& sgd, float gradient_scale, OptimizerStep& s
   op.set_gradient_scale(gradient_scale);
   op.set_nesterov(sgd.nesterov);
   op.set_maximize(sgd.maximize);
-  if (sgd.momentum != 0) step.state = {{kVelocity, sgd.float16_velocity}};
-  step.counts_updates = !sgd.dampen_all;
+  op.set_combined(sgd.combined);
+  if (sgd.momentum != 0) step.state = {{kVelocity, sgd.float16_velocity && !sgd.combined}};
+  step.counts_updates = !sgd.dampen_all || sgd.combined;
 }
 void SetAttributes(const AdamOptions& adam, float gradient_scale, OptimizerStep& step) {
   program::v1::Adam& op = *step.instruction.mutable_adam();
@@ -155,6 +164,10 @@ absl::Status CheckHyperParameters(const Optimizer& optimizer) {
   if (sgd != nullptr && sgd->nesterov && (sgd->momentum == 0 || sgd->dampening != 0)) {
     return absl::InvalidArgumentError(
         "Nesterov's momentum needs a momentum above 0 and a dampening of 0");
+  }
+  if (sgd != nullptr && sgd->nesterov && sgd->combined) {
+    return absl::InvalidArgumentError(
+        "Nesterov's momentum needs the separate form of SGD, not the combined one");
   }
   return absl::OkStatus();
 }

@@ -22,6 +22,8 @@ void ForEachField(AnyConst<SgdOptions> auto& sgd, const auto& field) {
   field("maximize", sgd.maximize);
   field("float16_velocity", sgd.float16_velocity);
   field("dampen_all", sgd.dampen_all);
+  field("combined", sgd.combined);
+  field("velocity_scaling", sgd.velocity_scaling);
 }
 
 void ForEachField(AnyConst<AdamOptions> auto& adam, const auto& field) {

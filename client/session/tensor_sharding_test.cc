@@ -163,6 +163,12 @@ TEST(TensorShardingTest, OptimizersThatWorkByElements) {
                                                               .float16_second_moment = true},
                            .float16_accumulators = true}},
                 "Adam with float16 state");
+  ExpectTheSame({.train = {.accumulation = 2,
+                           .optimizer = compiler::SgdOptions{.learning_rate = 0.05f,
+                                                             .momentum = 0.9f,
+                                                             .weight_decay = 0.01f,
+                                                             .combined = true}}},
+                "SGD, combined");
   Job rms{.train = {.optimizer = compiler::RmsPropOptions{.tensorflow = true}}};
   for (const bool off_chip : {false, true}) {
     rms.options.tensor_shards = 1;

@@ -116,11 +116,20 @@ struct Weight {
   void Update(const SgdOptions& k, int step, double g) {
     if (k.maximize) g = -g;
     g += k.weight_decay * value;
+    if (k.combined && k.momentum != 0) {
+      const double share = (1 - k.dampening) * k.velocity_scaling;
+      g -= k.weight_decay * value;
+      if (step == 1) velocity = share * k.weight_decay * value;
+      velocity += share * g;
+      value -= k.learning_rate / k.velocity_scaling * velocity;
+      velocity = k.momentum * velocity + share * k.weight_decay * value;
+      return;
+    }
     if (k.momentum != 0) {
       const bool dampen = step > 1 || k.dampen_all;
       velocity = k.momentum * velocity + (dampen ? 1 - k.dampening : 1) * g;
       g = k.nesterov ? g + k.momentum * velocity : velocity;
-    } else if (k.dampen_all) {
+    } else if (k.dampen_all || k.combined) {
       g *= 1 - k.dampening;
     }
     value -= k.learning_rate * g;
@@ -233,6 +242,15 @@ TEST(TrainingTest, Sgd) {
            .dampen_all = true},
            SgdOptions{
                .learning_rate = 0.1f, .dampening = 0.25f, .weight_decay = 0.1f, .dampen_all = true},
+           SgdOptions{
+               .learning_rate = 0.1f, .dampening = 0.25f, .weight_decay = 0.1f, .combined = true},
+           SgdOptions{.learning_rate = 0.1f,
+           .momentum = 0.75f,
+           .dampening = 0.25f,
+           .weight_decay = 0.1f,
+           .maximize = true,
+           .combined = true,
+           .velocity_scaling = 8},
        }) {
     SCOPED_TRACE(absl::StrCat("momentum ", sgd.momentum, " dampening ", sgd.dampening, " of all ",
                               sgd.dampen_all, " weight decay ", sgd.weight_decay, " nesterov ",
@@ -281,6 +299,17 @@ TEST(TrainingTest, HyperParametersChangeBetweenRuns) {
            compiler::SgdOptions{.learning_rate = 0.05f, .momentum = 0.5f, .dampening = 0.25f}},
       {.optimizer =
            compiler::SgdOptions{.learning_rate = 0.02f, .momentum = 0.75f, .weight_decay = 0.1f}}});
+  // The first update with new ones has a velocity of the old ones.
+  ExpectAsInDouble(std::vector<ProgramSpec>{
+      {.optimizer =
+           compiler::SgdOptions{.learning_rate = 0.1f, .momentum = 0.9f, .combined = true}},
+      {.optimizer = compiler::SgdOptions{.learning_rate = 0.05f,
+                                         .momentum = 0.5f,
+                                         .dampening = 0.25f,
+                                         .weight_decay = 0.25f,
+                                         .combined = true}},
+      {.optimizer = compiler::SgdOptions{
+           .learning_rate = 0.02f, .momentum = 0.75f, .weight_decay = 0.1f, .combined = true}}});
   ExpectAsInDouble(std::vector<ProgramSpec>{
       {.optimizer = compiler::AdamOptions{.learning_rate = 0.1f}},
       {.optimizer =

@@ -40,9 +40,46 @@ VPOD_SIMD void SgdStep(float* w, const float* g, const float* v, const SgdConsta
   }
 }
 
+// --- SGD whose velocity is prepared for the next update ---
+
+struct CombinedConstants {
+  float gradient_factor, step_size, momentum;
+  float decay;  // what weights add to the next velocity
+  bool is_first;
+};
+
+VPOD_SIMD void SgdCombined(float* w, const float* g, float* v, const CombinedConstants& k,
+                           size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const float before = k.is_first ? k.decay * w[i] : v[i],
+                now = before + k.gradient_factor * g[i];
+    w[i] -= k.step_size * now;
+    v[i] = k.momentum * now + k.decay * w[i];
+  }
+}
+
+Kernel PrepareCombined(const Optimizer& prepared, const program::v1::Sgd& op) {
+  return prepared.Make(
+      [op](const Optimizer& optimizer, const Workspace& at) -> absl::StatusOr<CombinedConstants> {
+        VPOD_ASSIGN_OR_RETURN(const float factor, optimizer.GradientFactor(op, at));
+        const float* hyper = optimizer.HyperParameters(at);
+        const float scale = hyper[4], share = (1 - hyper[3]) * scale;
+        return CombinedConstants{.gradient_factor = share * factor,
+                                 .step_size = hyper[0] / scale,
+                                 .momentum = hyper[2],
+                                 .decay = share * hyper[1],
+                                 .is_first = optimizer.Step(at) == 1};
+      },
+      Optimizer::KeepState(),
+      [](const CombinedConstants& k, const Block& block) {
+        SgdCombined(block.weights, block.gradient, block.states[0], k, block.n);
+      });
+}
+
 absl::StatusOr<Kernel> PrepareSgd(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const program::v1::Sgd op = instruction.sgd();
   const bool has_velocity = instruction.outputs_size() > 1;
+  if (op.combined() && has_velocity) return PrepareCombined(Optimizer(ipu, instruction), op);
   const auto constants = [op, has_velocity](const Optimizer& optimizer,
                                             const Workspace& at) -> absl::StatusOr<SgdConstants> {
     VPOD_ASSIGN_OR_RETURN(const float factor, optimizer.GradientFactor(op, at));

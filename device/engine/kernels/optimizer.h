@@ -65,7 +65,8 @@ class Optimizer {
 
   // The kernels below take functions: `constants(optimizer, at)` gives what the others take first,
   // or an error; `update(k, block)` changes the state, which is then rounded to its type, and
-  // KeepState stands for one that changes nothing; `step(k, block)` changes the weights.
+  // KeepState stands for one that changes nothing; `step(k, block)` changes the weights, and may
+  // change state of float32.
   struct KeepState {};
   template <class Constants, class Update, class Step>
   Kernel Make(Constants constants, Update update, Step step) const {

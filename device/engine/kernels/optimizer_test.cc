@@ -88,6 +88,36 @@ TEST_P(OptimizerTest, SgdWithVelocityOverSeveralSteps) {
   }
 }
 
+// With constant hyper-parameters it is that of velocities apart, whatever their scale.
+TEST_P(OptimizerTest, CombinedSgdOverSeveralSteps) {
+  const double rate = 0.1, decay = 0.25, momentum = 0.75, dampening = 0.5, scale = 4;
+  TestIpu ipu;
+  const Dims dims{70};
+  const uint32_t w = ipu.Add(GetParam(), dims, Random(dims, 3)), g = ipu.Add(GetParam(), dims),
+                 v = ipu.Add(FLOAT32, dims, Values(70, 7)),  // not read in the first step
+      hyper = ipu.Add(FLOAT32, {5}, {rate, decay, momentum, dampening, scale}),
+                 loss_scale = ipu.Add(FLOAT32, {}, {2}), step = ipu.Add(FLOAT32, {});
+  Values velocity(70), decayed = ipu.Read(w);  // the weights before they are rounded
+  for (int round = 1; round <= 3; ++round) {
+    ipu.Write(g, Random(dims, 10 + static_cast<uint32_t>(round)));
+    ipu.Write(step, {static_cast<double>(round)});
+    Values weights = ipu.Read(w);
+    const Values gradient = ipu.Read(g);
+    ipu.Run(
+        Step("sgd{gradient_scale:1 combined:true}", {w, g, hyper, loss_scale, step, v}, {w, v}));
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const double u = gradient[i] / 2 + decay * decayed[i];
+      velocity[i] = momentum * velocity[i] + (1 - dampening) * u;
+      weights[i] -= rate * velocity[i];
+    }
+    decayed = weights;
+    ExpectClose(ipu.Read(w), weights, GetParam());
+    for (size_t i = 0; i < weights.size(); ++i)
+      weights[i] = scale * (momentum * velocity[i] + (1 - dampening) * decay * weights[i]);
+    ExpectClose(ipu.Read(v), weights, FLOAT32);
+  }
+}
+
 TEST_P(OptimizerTest, AdamOverSeveralSteps) {
   for (const bool decoupled : {false, true}) {
     for (const bool amsgrad : {false, true}) {

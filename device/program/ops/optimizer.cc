@@ -12,7 +12,8 @@ constexpr Constraint kAccumulator{
     "optimizer_c1", "The accumulator is wide, and the gradient is floats of its shape."};
 constexpr Constraint kWeights{"optimizer_c2", "The weights are floats."};
 constexpr Constraint kGradient{"optimizer_c3", "The gradient is floats of the weights' shape."};
-constexpr Constraint kSgdVector{"optimizer_c4", "The hyper-parameters are float32 [4]."};
+constexpr Constraint kSgdVector{"optimizer_c4",
+                                "The hyper-parameters are float32 [4], or [5] with `combined`."};
 constexpr Constraint kFiveParameters{"optimizer_c5", "The hyper-parameters are float32 [5]."};
 constexpr Constraint kLossScale{"optimizer_c6", "The loss scale is a float32 scalar."};
 constexpr Constraint kCount{"optimizer_c7",
@@ -33,6 +34,9 @@ constexpr Constraint kRmsPropStates{
 constexpr Constraint kSquares{"optimizer_c16", "The squares are float32 [2]."};
 constexpr Constraint kLambVector{
     "optimizer_c17", "The hyper-parameters are float32 [6], or [5] without a largest norm."};
+constexpr Constraint kCombined{
+    "optimizer_c18",
+    "With `combined` the velocity, if there is one, is float32, and `nesterov` is not set."};
 
 absl::Status CheckAccumulate(const v1::Instruction& instruction, const Operands& tensors) {
   VPOD_ASSIGN_OR_RETURN(const v1::Tensor* accumulator, tensors.Any(instruction.inputs(0)));
@@ -72,6 +76,16 @@ absl::StatusOr<Types> UpdatedTypes(absl::string_view optimizer, const Constraint
     updated.push_back(inputs[i]);
   }
   return updated;
+}
+
+absl::StatusOr<Types> SgdTypes(const v1::Sgd& op, absl::Span<const TensorType> inputs) {
+  if (op.combined() && op.nesterov())
+    return Broken(kCombined, "SGD does not take both `combined` and `nesterov`");
+  VPOD_ASSIGN_OR_RETURN(Types types,
+                        UpdatedTypes("SGD", kSgdVector, op.combined() ? 5 : 4, inputs));
+  if (op.combined() && types.size() > 1)
+    VPOD_RETURN_IF_ERROR(CheckInput(kCombined, "velocity", types[1], {v1::FLOAT32, types[0].dims}));
+  return types;
 }
 
 absl::StatusOr<Types> LambTypes(absl::Span<const TensorType> inputs) {
@@ -115,9 +129,10 @@ std::vector<OpDef> OptimizerOps() {
        .role = Role::kKernel,
        .inputs = {4, 6},
        .outputs = {1, 2},
-       .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
-           -> absl::StatusOr<Types> { return UpdatedTypes("SGD", kSgdVector, 4, inputs); },
-       .constraints = {kWeights, kGradient, kSgdVector, kLossScale, kCount, kStep, kState},
+       .infer = [](const v1::Instruction& instruction, absl::Span<const TensorType> inputs)
+           -> absl::StatusOr<Types> { return SgdTypes(instruction.sgd(), inputs); },
+       .constraints = {kWeights, kGradient, kSgdVector, kLossScale, kCount, kStep, kState,
+                       kCombined},
        .form = Form::kLowered,
        .in_place = {{0, 0}, {1, 5}},
        .rounds = true},
