@@ -130,6 +130,7 @@ absl::StatusOr<ProgramSpec> SpecFor(const TapeProgram& program, const BuiltGraph
   spec.clip_norm = program.optimizer.max_grad_norm;
   spec.loss_scale = program.optimizer.loss_scale;
   spec.reduction = options.reduction;
+  spec.float16_accumulators = program.optimizer.float16_accumulators;
   return spec;
 }
 

@@ -140,6 +140,7 @@ struct OptimizerOptions {
   std::vector<compiler::ParameterGroup> groups;
   std::optional<float> loss_scale;  // unset: 1, and it cannot be changed
   std::optional<float> max_grad_norm;
+  bool float16_accumulators = false;
 };
 
 struct TapeProgram {

@@ -1,5 +1,4 @@
-// Reads the options and the optimiser of a model, which poptorch._core_options writes as plain
-// dictionaries.
+// Reads the options of a model, which poptorch._executor.core_options writes as a plain dictionary.
 #include <functional>
 #include <iterator>
 #include <map>
@@ -87,59 +86,6 @@ const std::map<std::string, Setter>& Setters() {
   return *setters;
 }
 
-float FloatOf(const py::dict& group, const char* name) { return group[name].cast<float>(); }
-
-std::pair<float, float> BetasOf(const py::dict& group) {
-  return group["betas"].cast<std::pair<float, float>>();
-}
-
-compiler::Optimizer SgdOf(const py::dict& group) {
-  return compiler::SgdOptions{.learning_rate = FloatOf(group, "lr"),
-                              .momentum = FloatOf(group, "momentum"),
-                              .dampening = FloatOf(group, "dampening"),
-                              .weight_decay = FloatOf(group, "weight_decay"),
-                              .nesterov = group["nesterov"].cast<bool>(),
-                              .maximize = group["maximize"].cast<bool>()};
-}
-
-compiler::Optimizer AdamOf(const py::dict& group, bool decoupled) {
-  const auto [beta1, beta2] = BetasOf(group);
-  return compiler::AdamOptions{.learning_rate = FloatOf(group, "lr"),
-                               .beta1 = beta1,
-                               .beta2 = beta2,
-                               .epsilon = FloatOf(group, "eps"),
-                               .weight_decay = FloatOf(group, "weight_decay"),
-                               .decoupled_weight_decay = decoupled,
-                               .maximize = group["maximize"].cast<bool>()};
-}
-
-compiler::Optimizer RmsPropOf(const py::dict& group) {
-  return compiler::RmsPropOptions{.learning_rate = FloatOf(group, "lr"),
-                                  .alpha = FloatOf(group, "alpha"),
-                                  .epsilon = FloatOf(group, "eps"),
-                                  .weight_decay = FloatOf(group, "weight_decay"),
-                                  .momentum = FloatOf(group, "momentum"),
-                                  .centered = group["centered"].cast<bool>()};
-}
-
-compiler::Optimizer LambOf(const py::dict& group) {
-  const auto [beta1, beta2] = BetasOf(group);
-  return compiler::LambOptions{.learning_rate = FloatOf(group, "lr"),
-                               .beta1 = beta1,
-                               .beta2 = beta2,
-                               .epsilon = FloatOf(group, "eps"),
-                               .weight_decay = FloatOf(group, "weight_decay")};
-}
-
-compiler::Optimizer GroupOf(const std::string& kind, const py::dict& group) {
-  if (kind == "sgd") return SgdOf(group);
-  if (kind == "adam") return AdamOf(group, /*decoupled=*/false);
-  if (kind == "adamw") return AdamOf(group, /*decoupled=*/true);
-  if (kind == "rmsprop") return RmsPropOf(group);
-  if (kind == "lamb") return LambOf(group);
-  throw py::value_error(absl::StrCat("there is no optimiser '", kind, "'"));
-}
-
 }  // namespace
 
 ModelOptions OptionsOf(const py::dict& options) {
@@ -151,21 +97,6 @@ ModelOptions OptionsOf(const py::dict& options) {
       throw py::value_error(absl::StrCat("poptorch_core has no option '", name, "'"));
     setter->second(result, value);
   }
-  return result;
-}
-
-OptimizerOptions OptimizerOf(const py::object& object) {
-  OptimizerOptions result;
-  if (object.is_none()) return result;
-  const auto optimizer = object.cast<py::dict>();
-  const auto kind = optimizer["kind"].cast<std::string>();
-  for (const py::handle each : optimizer["groups"]) {
-    const auto group = each.cast<py::dict>();
-    result.groups.push_back(
-        {group["parameters"].cast<std::vector<std::string>>(), GroupOf(kind, group)});
-  }
-  result.loss_scale = optimizer["loss_scale"].cast<std::optional<float>>();
-  result.max_grad_norm = optimizer["max_grad_norm"].cast<std::optional<float>>();
   return result;
 }
 
