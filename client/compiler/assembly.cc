@@ -195,6 +195,7 @@ std::vector<uint32_t> Assembler::MergeStreams(const LoweredProgram& program) {
       if (step.instruction.has_stream_out()) at_end.insert(step.instruction.stream_out().stream());
     }
   }
+  periodic_.clear();
   std::vector<uint32_t> indices;
   for (const LoweredStream& stream : program.streams) {
     int index = 0;
@@ -210,10 +211,11 @@ std::vector<uint32_t> Assembler::MergeStreams(const LoweredProgram& program) {
     }
     v1::Stream* entry = executable_.mutable_streams(index);
     const uint32_t transfers = at_end.contains(static_cast<uint32_t>(indices.size())) ? 1
-                               : stream.to_device ? micro_batches
-                                                  : micro_batches / program.output_period;
+                               : stream.periodic ? micro_batches / program.output_period
+                                                 : micro_batches;
     entry->set_transfers_per_run(std::max(entry->transfers_per_run(), transfers));
     indices.push_back(static_cast<uint32_t>(index));
+    if (stream.periodic) periodic_.insert(indices.back());
   }
   return indices;
 }
@@ -234,10 +236,14 @@ std::vector<uint32_t> Assembler::AddTensors(uint32_t ipu, LoweredIpu& lowered) {
   return indices;
 }
 
+bool Assembler::IsPeriodic(const LoweredStep& step) const {
+  return step.instruction.has_stream_out() &&
+         periodic_.contains(step.instruction.stream_out().stream());
+}
+
 void Assembler::Append(const std::vector<LoweredStep>& from, NamedFunction& to, bool outputs) {
   for (const LoweredStep& step : from) {
-    if (outputs || !step.instruction.has_stream_out())
-      *to.Add(table_.Add(step.origin)) = step.instruction;
+    if (outputs || !IsPeriodic(step)) *to.Add(table_.Add(step.origin)) = step.instruction;
   }
 }
 

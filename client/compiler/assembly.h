@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,16 +51,18 @@ class Assembler {
   std::vector<uint32_t> MergeStreams(const LoweredProgram& program);
   // Indices of the executable for the program's own.
   std::vector<uint32_t> AddTensors(uint32_t ipu, LoweredIpu& lowered);
-  // Without StreamOut unless `outputs`.
+  // Whether a step sends to a periodic stream of the program that is being assembled.
+  bool IsPeriodic(const LoweredStep& step) const;
+  // Without steps for periodic streams unless `outputs`.
   void Append(const std::vector<LoweredStep>& from, NamedFunction& to, bool outputs = true);
   uint32_t AddFunction(uint32_t ipu, NamedFunction named);
   // `count` rounds of a body: a Repeat of a function, or the body itself.
   void AppendLoop(uint32_t ipu, uint32_t count, NamedFunction body, NamedFunction& to);
-  // The cycles of a pipeline, of whose micro-batches each output_period-th has
-  // outputs; none has with a period of 0.
+  // The cycles of a pipeline, of whose micro-batches each output_period-th sends to
+  // the periodic streams; none does with a period of 0.
   void AppendPipeline(const LoweredProgram& program, uint32_t ipu, uint32_t output_period,
                       NamedFunction& to);
-  // The steps of an update, or of a micro-batch of inference.
+  // The steps of an update, or of a micro-batch of inference; `outputs` as for Append.
   NamedFunction IterationOf(LoweredProgram& program, uint32_t ipu, bool outputs);
   // The exchange of a pipeline's moves with these numbers, in the executable's table.
   uint32_t ExchangeOf(const std::vector<uint32_t>& moves);
@@ -74,6 +77,7 @@ class Assembler {
   std::vector<std::map<std::string, uint32_t>> variables_;       // [ipu] name -> tensor
   std::vector<std::map<std::string, uint32_t>> remote_buffers_;  // [ipu] name -> index
   std::map<uint32_t, uint64_t> ends_;
+  std::set<uint32_t> periodic_;  // streams of the executable that the program sends to periodically
   // The moves of the pipeline that is being assembled, and the exchange of each set of them.
   std::vector<program::v1::Move> pipeline_moves_;
   std::map<std::vector<uint32_t>, uint32_t> pipeline_exchanges_;

@@ -17,20 +17,38 @@ using graph::Graph;
 using graph::Tensor;
 using program::v1::FLOAT32;
 
-LossGradients AddLossGradients(Graph& graph, const ProgramSpec& spec, uint32_t replicas) {
+// Adds the gradients of the loss, and the outputs among them. InvalidArgument names an output by
+// whose value there is no gradient.
+absl::StatusOr<LossGradients> AddLossGradients(Graph& graph, const ProgramSpec& spec,
+                                               uint32_t replicas) {
   LossGradients gradients;
   if (spec.loss_scale) {
     graph.SetIpu(graph.values()[spec.loss->id].ipu);
     gradients.loss_scale = graph.Buffer(kLossScaleName, {FLOAT32, {}}, {*spec.loss_scale});
   }
-  gradients.of_variables =
-      graph.GradientsOfUses(*spec.loss, graph.variables(), gradients.loss_scale);
+  std::vector<Tensor> wanted = graph.variables();
+  for (const GradientOutput& output : spec.gradient_outputs) wanted.push_back(output.value);
+  std::vector<std::vector<Tensor>> uses =
+      graph.GradientsOfUses(*spec.loss, wanted, gradients.loss_scale);
+  if (!graph.status().ok()) return gradients;
+  for (size_t i = 0; i < spec.gradient_outputs.size(); ++i) {
+    const auto& [name, value] = spec.gradient_outputs[i];
+    const Tensor gradient = graph.GradientOf(value, uses[graph.variables().size() + i]);
+    if (!gradient.valid()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("program '", spec.name, "': the loss does not depend, by way of gradients, ",
+                       "on the value of which '", name, "' is the gradient"));
+    }
+    graph.Output(name, gradient);
+  }
+  uses.resize(graph.variables().size());
+  gradients.of_variables = std::move(uses);
   // Where an update has several micro-batches, each use of a variable enters the wide accumulator
   // by itself, so that the sum does not depend on how they are dealt to replicas.
-  if (spec.accumulation > 1 || replicas > 1 || !graph.status().ok()) return gradients;
+  if (spec.accumulation > 1 || replicas > 1) return gradients;
   for (size_t v = 0; v < gradients.of_variables.size(); ++v) {
-    std::vector<Tensor>& uses = gradients.of_variables[v];
-    if (!uses.empty()) uses = {graph.SumOfUses(graph.variables()[v], uses)};
+    std::vector<Tensor>& of_variable = gradients.of_variables[v];
+    if (!of_variable.empty()) of_variable = {graph.SumOfUses(graph.variables()[v], of_variable)};
   }
   return gradients;
 }
@@ -72,8 +90,10 @@ absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec&
   if (!program.trains()) RemoveAssignmentsOfTraining(program.graph);
   if (program.trains()) {
     program.first_backward = static_cast<uint32_t>(program.graph.values().size());
-    program.gradients = AddLossGradients(program.graph, spec, program.replicas);
+    VPOD_ASSIGN_OR_RETURN(program.gradients,
+                          AddLossGradients(program.graph, spec, program.replicas));
     VPOD_RETURN_IF_ERROR(program.graph.status());
+    program.spec.gradient_outputs.clear();  // the graph has them
     VPOD_RETURN_IF_ERROR(CheckThatSomethingIsTrained(program));
     program.rounding = AddRoundingStates(program.graph, spec, options);
   }

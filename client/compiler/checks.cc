@@ -1,5 +1,6 @@
 #include "client/compiler/checks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -83,7 +84,8 @@ absl::string_view TrainingOptionOf(const ProgramSpec& spec) {
       {spec.loss_scale.has_value(), "loss_scale"},
       {spec.automatic_loss_scale.has_value(), "automatic_loss_scale"},
       {spec.reduction != GradientReduction::kMean, "reduction"},
-      {spec.float16_accumulators, "float16_accumulators"}};
+      {spec.float16_accumulators, "float16_accumulators"},
+      {!spec.gradient_outputs.empty(), "gradient_outputs"}};
   for (const auto& [is_given, name] : given) {
     if (is_given) return name;
   }
@@ -117,7 +119,11 @@ absl::Status CheckLoss(const graph::Graph& graph, const ProgramSpec& spec) {
 }
 
 absl::Status CheckOutputMode(const ProgramSpec& spec) {
-  if (spec.output_mode != OutputMode::kEveryN && spec.output_period != 1) {
+  const bool has_period =
+      spec.output_mode == OutputMode::kEveryN ||
+      std::any_of(spec.output_modes.begin(), spec.output_modes.end(),
+                  [](const auto& own) { return own.second == OutputMode::kEveryN; });
+  if (!has_period && spec.output_period != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("program '", spec.name, "': output_period is ", spec.output_period,
                      ", which only output_mode every-n has; leave it at 1 or choose that mode"));
@@ -130,13 +136,36 @@ absl::Status CheckOutputMode(const ProgramSpec& spec) {
 }
 
 absl::Status CheckSums(const graph::Graph& graph, const ProgramSpec& spec) {
-  if (spec.output_mode != OutputMode::kSum) return absl::OkStatus();
   for (const graph::GraphOutput& output : graph.outputs()) {
+    if (OutputModeOf(spec, output.name) != OutputMode::kSum) continue;
     const program::v1::DataType type = graph.TypeOf(output.value).type;
     if (program::IsFloat(type) || type == program::v1::INT32) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("program '", spec.name, "': output '", output.name, "' of ",
                      graph.TypeOf(output.value).ToString(), " has no sum: must be float or int32"));
+  }
+  return absl::OkStatus();
+}
+
+// Own modes are those of outputs, and gradients those by floats.
+absl::Status CheckOutputs(const graph::Graph& graph, const ProgramSpec& spec) {
+  const auto wrong = [&](auto... what) {
+    return absl::InvalidArgumentError(absl::StrCat("program '", spec.name, "': ", what...));
+  };
+  std::set<std::string> names;
+  for (const graph::GraphOutput& output : graph.outputs()) names.insert(output.name);
+  for (const GradientOutput& output : spec.gradient_outputs) {
+    if (output.value.id >= graph.values().size())
+      return wrong("gradient output '", output.name, "' is not of a value of the graph");
+    const graph::TensorType type = graph.TypeOf(output.value);
+    if (!program::IsFloat(type.type)) {
+      return wrong("gradient output '", output.name, "' is of a value of ", type.ToString(),
+                   ", must be of a float");
+    }
+    names.insert(output.name);
+  }
+  for (const auto& [name, mode] : spec.output_modes) {
+    if (!names.contains(name)) return wrong("output_modes names '", name, "', which is no output");
   }
   return absl::OkStatus();
 }
@@ -251,6 +280,7 @@ absl::Status CheckGraph(const graph::Graph& graph, const CompileOptions& options
   for (const ProgramSpec& spec : options.programs) {
     VPOD_RETURN_IF_ERROR(CheckLoss(graph, spec));
     VPOD_RETURN_IF_ERROR(CheckGroups(graph, spec));
+    VPOD_RETURN_IF_ERROR(CheckOutputs(graph, spec));
     VPOD_RETURN_IF_ERROR(CheckSums(graph, spec));
   }
   return CheckIpus(graph, options.ipus_per_replica);

@@ -77,6 +77,18 @@ std::map<std::string, float> FirstValuesOfState(const graph::Graph& graph,
 
 }  // namespace
 
+const char* NameOf(OutputMode mode) {
+  for (const auto& [name, value] : kOutputModeNames) {
+    if (value == mode) return name;
+  }
+  return "";
+}
+
+OutputMode OutputModeOf(const ProgramSpec& spec, const std::string& output) {
+  const auto own = spec.output_modes.find(output);
+  return own == spec.output_modes.end() ? spec.output_mode : own->second;
+}
+
 std::map<std::string, Compiled::Initial> InitialValues(const program::Executable& executable,
                                                        const graph::Graph& graph,
                                                        const CompileOptions& options) {

@@ -146,6 +146,15 @@ inline constexpr std::pair<const char*, OutputMode> kOutputModeNames[] = {
     {"final", OutputMode::kFinal},
     {"sum", OutputMode::kSum},
     {"every-n", OutputMode::kEveryN}};
+const char* NameOf(OutputMode mode);
+
+// The gradient of the loss, times the loss scale, by a value of the graph, as an output: one for
+// each micro-batch, before gradients are accumulated, in the type of the value. The name must not
+// be that of an input or of another output.
+struct GradientOutput {
+  std::string name;
+  graph::Tensor value;
+};
 
 // One entry point of the executable.
 struct ProgramSpec {
@@ -173,7 +182,12 @@ struct ProgramSpec {
   bool float16_accumulators = false;
   OutputMode output_mode = OutputMode::kAll;
   uint32_t output_period = 1;  // for kEveryN: must divide device_iterations
+  // The modes of outputs that have another one than output_mode, by name.
+  std::map<std::string, OutputMode> output_modes;
+  std::vector<GradientOutput> gradient_outputs;  // of a program that trains
 };
+// The mode of an output, which may be the gradient of a value.
+OutputMode OutputModeOf(const ProgramSpec& spec, const std::string& output);
 
 // The rounding says how float16 results are rounded in programs that train; other programs round to
 // nearest.

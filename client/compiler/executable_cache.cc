@@ -166,6 +166,11 @@ class Encoder {
     Add(variables);
     Add(optimizer);
   }
+  void Add(const GradientOutput& output) {
+    const auto& [name, value] = output;
+    Add(name);
+    Add(value);
+  }
   void Add(const AutomaticLossScale& scale) {
     const auto& [growth, backoff, interval] = scale;
     Add(growth);
@@ -175,7 +180,7 @@ class Encoder {
   void Add(const ProgramSpec& spec) {
     const auto& [name, device_iterations, accumulation, loss, optimizer, groups, clip_norm,
                  clip_value, loss_scale, automatic, reduction, float16_accumulators, output_mode,
-                 output_period] = spec;
+                 output_period, output_modes, gradient_outputs] = spec;
     Add(name);
     Add(device_iterations);
     Add(accumulation);
@@ -190,6 +195,12 @@ class Encoder {
     Add(float16_accumulators);
     Add(static_cast<uint64_t>(output_mode));
     Add(output_period);
+    Add(output_modes.size());
+    for (const auto& [output, mode] : output_modes) {
+      Add(output);
+      Add(static_cast<uint64_t>(mode));
+    }
+    Add(gradient_outputs);
   }
   void Add(const CompileOptions& options) {
     // Printed passes and engine options change no executable, and of the front only the names lie

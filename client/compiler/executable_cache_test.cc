@@ -244,6 +244,9 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   with([](CompileOptions&, ProgramSpec& p) { p.reduction = GradientReduction::kSum; });
   with([](CompileOptions&, ProgramSpec& p) { p.output_mode = OutputMode::kFinal; });
   with([](CompileOptions&, ProgramSpec& p) { p.output_period = 2; });
+  with([](CompileOptions&, ProgramSpec& p) { p.output_modes["y"] = OutputMode::kFinal; });
+  with([](CompileOptions&, ProgramSpec& p) { p.output_modes["y"] = OutputMode::kSum; });
+  with([](CompileOptions&, ProgramSpec& p) { p.gradient_outputs = {{"g", {0}}}; });
   std::set<std::string> keys;
   for (const Model& model : models) {
     const auto key = CacheKey(model.graph, model.options);

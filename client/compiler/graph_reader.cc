@@ -104,6 +104,7 @@ class GraphReader {
       graph::GraphOutput& output = parts_.outputs.emplace_back();
       output.name = Name();
       output.value = Known();
+      if (reader_.Take("returns")) spec.output_modes[output.name] = ReadMode();
     } else if (reader_.Take("assign")) {
       ReadAssignment();
     } else if (reader_.Take("loss")) {
@@ -156,15 +157,19 @@ class GraphReader {
     while (!reader_.AtEnd()) group.variables.push_back(Name());
   }
 
-  void ReadOutputMode() {
+  OutputMode ReadMode() {
     for (const auto& [name, mode] : kOutputModeNames) {
-      if (!reader_.Take(name)) continue;
-      program_.spec.output_mode = mode;
-      reader_.Expect("period");
-      program_.spec.output_period = reader_.Number();
-      return;
+      if (reader_.Take(name)) return mode;
     }
     reader_.Expected("a mode of outputs");
+    return {};
+  }
+
+  void ReadOutputMode() {
+    program_.spec.output_mode = ReadMode();
+    if (!reader_.ok()) return;
+    reader_.Expect("period");
+    program_.spec.output_period = reader_.Number();
   }
 
   void ReadGradients() {

@@ -56,7 +56,10 @@ class GraphPrinter {
     for (const graph::Node& node : graph_.nodes()) Add(node);
     for (const graph::GraphOutput& output : graph_.outputs()) {
       Introduce({output.value});
-      AddLine("output ", Quoted(output.name), " ", Show(output.value));
+      const auto own = program_.spec.output_modes.find(output.name);
+      AddLine("output ", Quoted(output.name), " ", Show(output.value),
+              own == program_.spec.output_modes.end() ? "" : " returns ",
+              own == program_.spec.output_modes.end() ? "" : NameOf(own->second));
     }
     for (const auto& [variable, value, when] : graph_.assignments()) {
       Introduce({variable, value});
@@ -79,7 +82,7 @@ class GraphPrinter {
     const ProgramSpec& spec = program_.spec;
     AddLine("program ", Quoted(spec.name), Fields(program_));
     for (const auto& [name, mode] : kOutputModeNames) {
-      if (mode == spec.output_mode && mode != OutputMode::kAll)
+      if (mode == spec.output_mode && (mode != OutputMode::kAll || spec.output_period != 1))
         AddLine("outputs ", name, " period ", spec.output_period);
     }
     if (!program_.trains()) return;

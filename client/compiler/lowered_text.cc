@@ -25,7 +25,8 @@ constexpr int kUpdate = static_cast<int>(Section::kUpdate);
 
 std::string LineOf(const LoweredStream& stream) {
   return absl::StrCat("stream ", Quoted(stream.name), " to ", stream.to_device ? "device" : "host",
-                      " : ", stream.type.ToString(), " on IPU ", stream.ipu, "\n");
+                      " : ", stream.type.ToString(), " on IPU ", stream.ipu,
+                      stream.periodic ? " periodic" : "", "\n");
 }
 
 std::string TextOf(const LoweredTensor::Shards& shards) {
@@ -187,6 +188,7 @@ class LoweredReader {
     stream.type = reader_.Type();
     reader_.Expect("on IPU");
     stream.ipu = reader_.Number();
+    stream.periodic = reader_.Take("periodic");
   }
 
   void ReadTensor(LoweredIpu& ipu) {

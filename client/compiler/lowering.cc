@@ -1,5 +1,6 @@
 #include "client/compiler/lowering.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <utility>
@@ -43,8 +44,7 @@ class Lowering {
     lowered.name = program_.spec.name;
     lowered.device_iterations = program_.spec.device_iterations;
     lowered.accumulation = program_.spec.accumulation;
-    if (program_.spec.output_mode == OutputMode::kEveryN)
-      lowered.output_period = program_.spec.output_period;
+    lowered.output_period = program_.spec.output_period;
     return lowered;
   }
 
@@ -199,34 +199,50 @@ class Lowering {
     placement_.Emit(ipu, Section::kBody, std::move(copy));
   }
 
+  // The stage of the operation that makes a gradient: its value has none of its own.
+  uint32_t StageOfMaker(uint32_t gradient) const {
+    for (const graph::Node& node : graph_.nodes()) {
+      const auto& made = node.instruction.outputs();
+      if (std::find(made.begin(), made.end(), gradient) != made.end())
+        return graph_.origins().at(node.origin).stage();
+    }
+    return graph_.values()[gradient].stage;  // a constant
+  }
+
   void EmitOutputs() {
     for (const auto& output : graph_.outputs()) {
       const Value& value = graph_.values()[graph_.RootOf(output.value.id)];
       const uint32_t ipu = value.ipu;
-      placement_.SetOrigin(output.name, program::v1::Origin::FORWARD, value.stage);
+      const uint32_t root = graph_.RootOf(output.value.id);
+      if (root < program_.first_backward) {
+        placement_.SetOrigin(output.name, program::v1::Origin::FORWARD, value.stage);
+      } else {
+        placement_.SetOrigin(output.name, program::v1::Origin::BACKWARD, StageOfMaker(root));
+      }
       const graph::TensorType& type = graph_.TypeOf(output.value);
+      const OutputMode mode = OutputModeOf(program_.spec, output.name);
       uint32_t tensor = placement_.Fetch(output.value.id, ipu);
       Section section = Section::kBody;
-      if (program_.spec.output_mode == OutputMode::kFinal ||
-          program_.spec.output_mode == OutputMode::kSum) {
-        tensor = Collect(ipu, tensor, type);
+      if (mode == OutputMode::kFinal || mode == OutputMode::kSum) {
+        tensor = Collect(ipu, tensor, type, mode);
         section = Section::kEnd;
       }
       Instruction out;
       out.add_inputs(tensor);
-      out.mutable_stream_out()->set_stream(placement_.AddStream(output.name, false, ipu, type));
+      out.mutable_stream_out()->set_stream(
+          placement_.AddStream(output.name, false, ipu, type, mode == OutputMode::kEveryN));
       placement_.Emit(ipu, section, std::move(out));
     }
   }
 
   // The last value that a tensor has in a run, or the sum of all.
-  uint32_t Collect(uint32_t ipu, uint32_t tensor, const graph::TensorType& type) {
+  uint32_t Collect(uint32_t ipu, uint32_t tensor, const graph::TensorType& type, OutputMode mode) {
     const uint32_t collected = placement_.NewTensor(ipu, {.type = type});
     Instruction clear;
     clear.mutable_fill();
     clear.add_outputs(collected);
     placement_.Emit(ipu, Section::kSetup, std::move(clear));
-    if (program_.spec.output_mode == OutputMode::kFinal) {
+    if (mode == OutputMode::kFinal) {
       EmitCopy(ipu, tensor, collected);
       return collected;
     }

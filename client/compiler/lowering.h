@@ -69,6 +69,7 @@ struct LoweredStream {
   bool to_device = true;
   uint32_t ipu = 0;
   graph::TensorType type;
+  bool periodic = false;  // to the host: only in each output_period-th device iteration
 };
 
 // A move of a pipeline, at the end of the ticks of a position.
@@ -89,7 +90,7 @@ struct PipelineShape {
 struct LoweredProgram {
   std::string name;
   uint32_t device_iterations = 1, accumulation = 1;
-  uint32_t output_period = 1;  // only each so many-th device iteration executes StreamOut
+  uint32_t output_period = 1;  // of the periodic streams
   std::vector<LoweredIpu> ipus;
   std::vector<LoweredStream> streams;    // StreamIn and StreamOut refer to these by index
   std::vector<program::v1::Move> moves;  // ExchangeStep refers to these by index: one each

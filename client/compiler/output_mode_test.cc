@@ -40,7 +40,8 @@ uint32_t AccumulationOf(const Case& test) { return test.trains ? 7 : 1; }
 // last, replica by replica.
 using Outputs = std::map<std::string, std::vector<std::vector<float>>>;
 
-Outputs RunWith(const Case& test, OutputMode mode, uint32_t period = 1) {
+Outputs RunWith(const Case& test, OutputMode mode, uint32_t period = 1,
+                const std::map<std::string, OutputMode>& own = {}) {
   Graph g;
   const Tensor x = g.Input("x", {FLOAT32, {2, 3}});
   const Tensor count = g.Buffer("count", {FLOAT32, {}}, {0});
@@ -60,7 +61,8 @@ Outputs RunWith(const Case& test, OutputMode mode, uint32_t period = 1) {
                    .device_iterations = test.iterations,
                    .accumulation = AccumulationOf(test),
                    .output_mode = mode,
-                   .output_period = period};
+                   .output_period = period,
+                   .output_modes = own};
   if (test.trains) {
     spec.loss = loss;
     spec.optimizer = SgdOptions{};
@@ -159,15 +161,39 @@ TEST_P(OutputModeTest, SumAddsInTheOrderOfMicroBatches) {
   }
 }
 
+TEST_P(OutputModeTest, EachOutputMayHaveItsOwn) {
+  const Case& test = GetParam();
+  std::map<OutputMode, Outputs> alone;
+  for (OutputMode mode : {OutputMode::kAll, OutputMode::kFinal, OutputMode::kSum})
+    alone[mode] = RunWith(test, mode);
+  alone[OutputMode::kEveryN] = RunWith(test, OutputMode::kEveryN, 3);
+  const std::map<std::string, OutputMode> mixtures[] = {
+      {{"count", OutputMode::kAll}, {"first", OutputMode::kEveryN}, {"loss", OutputMode::kFinal}},
+      {{"count", OutputMode::kSum}, {"first", OutputMode::kAll}, {"loss", OutputMode::kEveryN}},
+      {{"count", OutputMode::kEveryN}, {"first", OutputMode::kSum}, {"loss", OutputMode::kAll}}};
+  for (const auto& own : mixtures) {
+    for (OutputMode of_others : {OutputMode::kAll, OutputMode::kFinal, OutputMode::kEveryN}) {
+      const Outputs outputs = RunWith(test, of_others, 3, own);
+      for (const auto& [name, mode] : own)
+        EXPECT_EQ(outputs.at(name), alone[mode].at(name)) << name;
+    }
+  }
+  const Outputs one = RunWith(test, OutputMode::kEveryN, 3, {{"loss", OutputMode::kFinal}});
+  EXPECT_EQ(one.at("count"), alone[OutputMode::kEveryN].at("count"));
+  EXPECT_EQ(one.at("loss"), alone[OutputMode::kFinal].at("loss"));
+}
+
 TEST(OutputModeErrorsTest, AreNamed) {
   const auto refused = [](OutputMode mode, uint32_t period, uint32_t iterations,
-                          const std::string& message) {
+                          const std::string& message,
+                          const std::map<std::string, OutputMode>& own = {}) {
     Graph g;
     g.Output("flags", g.Cast(g.Input("x", {FLOAT32, {2}}), BOOL));
     const auto compiled = Compile(g, {.programs = {{.name = "run",
                                                     .device_iterations = iterations,
                                                     .output_mode = mode,
-                                                    .output_period = period}}});
+                                                    .output_period = period,
+                                                    .output_modes = own}}});
     EXPECT_THAT(std::string(compiled.status().message()), HasSubstr(message));
   };
   refused(OutputMode::kEveryN, 0, 4, "program 'run': output_period is 0, must divide the 4 device");
@@ -179,6 +205,12 @@ TEST(OutputModeErrorsTest, AreNamed) {
             "or choose that mode");
   }
   refused(OutputMode::kSum, 1, 4, "output 'flags' of bool[2] has no sum: must be float or int32");
+  refused(OutputMode::kAll, 1, 4, "output 'flags' of bool[2] has no sum: must be float or int32",
+          {{"flags", OutputMode::kSum}});
+  refused(OutputMode::kFinal, 3, 4, "output_period is 3, must divide the 4 device iterations",
+          {{"flags", OutputMode::kEveryN}});
+  refused(OutputMode::kAll, 1, 4, "program 'run': output_modes names 'y', which is no output",
+          {{"y", OutputMode::kFinal}});
 }
 
 }  // namespace

@@ -41,10 +41,11 @@ class Assembler::PipelineWriter {
   }
 
  private:
+  // To periodic streams, as everywhere below.
   bool HasOutputs(uint32_t position) const {
     const std::vector<LoweredStep>& steps = lowered_.positions[position];
     return std::any_of(steps.begin(), steps.end(),
-                       [](const LoweredStep& step) { return step.instruction.has_stream_out(); });
+                       [&](const LoweredStep& step) { return assembler_.IsPeriodic(step); });
   }
   // Whether the micro-batch that is in a position gives its outputs.
   bool GivesOutputs(uint32_t position, uint32_t cycle) const {

@@ -241,8 +241,8 @@ uint32_t Placement::AddRemoteBuffer(uint32_t ipu, program::v1::RemoteBuffer buff
 }
 
 uint32_t Placement::AddStream(std::string name, bool to_device, uint32_t ipu,
-                              const graph::TensorType& type) {
-  lowered_.streams.push_back({std::move(name), to_device, ipu, type});
+                              const graph::TensorType& type, bool periodic) {
+  lowered_.streams.push_back({std::move(name), to_device, ipu, type, periodic});
   return static_cast<uint32_t>(lowered_.streams.size() - 1);
 }
 

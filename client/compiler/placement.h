@@ -82,7 +82,8 @@ class Placement {
   void AddMove(Section section, uint32_t from_ipu, uint32_t from, uint32_t to_ipu, uint32_t to);
   // State in streaming memory, behind the remote buffers of the graph; its index among all.
   uint32_t AddRemoteBuffer(uint32_t ipu, program::v1::RemoteBuffer buffer);
-  uint32_t AddStream(std::string name, bool to_device, uint32_t ipu, const graph::TensorType& type);
+  uint32_t AddStream(std::string name, bool to_device, uint32_t ipu, const graph::TensorType& type,
+                     bool periodic = false);
 
  private:
   // Where a value is on an IPU: the tensor in which it was made, and the same elements in the

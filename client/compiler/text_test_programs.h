@@ -253,6 +253,32 @@ inline TestProgram Pipeline(Schedule schedule, const char* name,
   return test;
 }
 
+// Outputs with modes of their own, and gradients by weights, by an input and by what a layer gives.
+inline TestProgram OwnOutputs(Schedule schedule, const char* name) {
+  TestProgram test{.name = name};
+  Graph& graph = test.graph;
+  const Tensor x = graph.Input("x", {FLOAT16, {4, 4}});
+  const Tensor w = graph.Variable("w", {FLOAT16, {4, 4}}, graph::InitialValue::Filled(0.5));
+  const Tensor hidden = graph.Unary(program::v1::TANH, graph.MatMul(graph.MatMul(x, w), w));
+  graph.SetIpu(1);
+  graph.SetStage(1);
+  const Tensor loss = graph.Mean(graph.Cast(graph.Multiply(hidden, hidden), FLOAT32));
+  graph.Output("hidden", hidden);
+  graph.Output("loss", loss);
+  test.options.ipus_per_replica = 2;
+  test.options.schedule = schedule;
+  test.options.programs = {
+      {.name = "train",
+       .device_iterations = 4,
+       .accumulation = 6,
+       .loss = loss,
+       .optimizer = SgdOptions{},
+       .output_period = 2,
+       .output_modes = {{"hidden", OutputMode::kEveryN}, {"by w", OutputMode::kFinal}},
+       .gradient_outputs = {{"by w", w}, {"by x", x}, {"by hidden", hidden}}}};
+  return test;
+}
+
 // Four replicas, which share out the state of the optimiser, on the chip or off, in two parts.
 inline TestProgram TensorSharding(bool off_chip, const char* name) {
   TestProgram test{.name = name};
@@ -343,6 +369,8 @@ inline std::vector<TestProgram> SmallPrograms() {
           Pipeline(Schedule::kGrouped, "RecomputedStages", Recomputation::kPipeline),
           Pipeline(Schedule::kSharded, "RecomputedAll", Recomputation::kAll),
           StochasticRounding(Rounding::kStochastic, "RecomputedRounding", Recomputation::kAll),
+          OwnOutputs(Schedule::kSharded, "OwnOutputs"),
+          OwnOutputs(Schedule::kGrouped, "OwnOutputsGrouped"),
           TensorSharding(false, "TensorSharding"),
           TensorSharding(true, "TensorShardingOffChip"),
           BatchNorm()};

@@ -248,6 +248,8 @@ class Graph {
   // Their sum, on the IPU of the value: added up in float32, so that it is rounded once. A single
   // gradient stays as it is; invalid if there is none.
   Tensor SumOfUses(Tensor value, const std::vector<Tensor>& gradients);
+  // The same in the type of the value.
+  Tensor GradientOf(Tensor value, const std::vector<Tensor>& gradients);
 
   // Gradients that the program defines, as by torch.autograd.Function. The outputs equal `values`;
   // their gradients, for which the cotangents stand, reach `inputs` only by way of the operations

@@ -108,16 +108,21 @@ void GradientMap::JoinParts(uint32_t value) {
 
 std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wanted, Tensor scale) {
   const auto uses = GradientsOfUses(loss, wanted, scale);
-  const uint32_t ipu_before = ipu_;
-  std::vector<Tensor> gradients(wanted.size());
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    gradients[i] = SumOfUses(wanted[i], uses[i]);
-    if (!gradients[i].valid()) continue;
-    ipu_ = values_[wanted[i].id].ipu;
-    gradients[i] = Cast(gradients[i], TypeOf(wanted[i]).type);
-  }
-  ipu_ = ipu_before;
+  std::vector<Tensor> gradients;
+  for (size_t i = 0; i < wanted.size(); ++i) gradients.push_back(GradientOf(wanted[i], uses[i]));
   return gradients;
+}
+
+Tensor Graph::GradientOf(Tensor value, const std::vector<Tensor>& gradients) {
+  const Tensor sum = SumOfUses(value, gradients);
+  if (!sum.valid()) return {};
+  const v1::Origin origin = OriginOfSum(values_[value.id]);
+  backward_of_ = &origin;
+  const uint32_t ipu_before = std::exchange(ipu_, values_[value.id].ipu);
+  const Tensor gradient = Cast(sum, TypeOf(value).type);
+  ipu_ = ipu_before;
+  backward_of_ = nullptr;
+  return gradient;
 }
 
 Tensor Graph::SumOfUses(Tensor value, const std::vector<Tensor>& gradients) {
