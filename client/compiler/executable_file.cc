@@ -22,10 +22,16 @@ constexpr size_t kMostBytes = size_t{128} << 20;  // twice the longest executabl
 
 program::Limits LimitsWithoutMemory() { return {.arena_bytes = uint64_t{1} << 40}; }
 
-absl::StatusOr<ExecutableFile> ReadExecutableFile(const std::string& path,
-                                                  const program::Limits& limits) {
-  VPOD_ASSIGN_OR_RETURN(const std::string file, base::ReadNamedFile(path, kMostBytes));
-  absl::string_view bytes = file;
+std::string ExecutableFileBytes(const std::string& key, const program::Executable& executable) {
+  std::string bytes = executable.Bytes();
+  const uint64_t size = bytes.size();
+  bytes = absl::StrCat(absl::string_view(reinterpret_cast<const char*>(&size), sizeof(size)), bytes,
+                       executable.OriginBytes());
+  return absl::StrCat(kMagic, key, base::Sha256Hex(bytes), bytes);
+}
+
+absl::StatusOr<ExecutableFile> ParseExecutableFile(absl::string_view bytes,
+                                                   const program::Limits& limits) {
   if (!absl::ConsumePrefix(&bytes, kMagic) || bytes.size() < 2 * kDigits)
     return absl::InvalidArgumentError("it is not a compiled executable");
   ExecutableFile read{.key = std::string(bytes.substr(0, kDigits))};
@@ -44,14 +50,15 @@ absl::StatusOr<ExecutableFile> ReadExecutableFile(const std::string& path,
   return read;
 }
 
+absl::StatusOr<ExecutableFile> ReadExecutableFile(const std::string& path,
+                                                  const program::Limits& limits) {
+  VPOD_ASSIGN_OR_RETURN(const std::string file, base::ReadNamedFile(path, kMostBytes));
+  return ParseExecutableFile(file, limits);
+}
+
 absl::Status WriteExecutableFile(const std::string& path, const std::string& key,
                                  const program::Executable& executable) {
-  std::string bytes = executable.Bytes();
-  const uint64_t size = bytes.size();
-  bytes = absl::StrCat(absl::string_view(reinterpret_cast<const char*>(&size), sizeof(size)), bytes,
-                       executable.OriginBytes());
-  return base::ReplaceFile(path, absl::StrCat(kMagic, key, base::Sha256Hex(bytes), bytes),
-                           /*mode=*/0644);
+  return base::ReplaceFile(path, ExecutableFileBytes(key, executable), /*mode=*/0644);
 }
 
 }  // namespace vpod::compiler

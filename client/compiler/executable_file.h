@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "device/program/executable.h"
 
 namespace vpod::compiler {
@@ -20,6 +21,12 @@ inline constexpr char kExecutableFileEnd[] = ".vipuexe";
 
 // Limits of what is only looked at, and may need more memory than an IPU has.
 program::Limits LimitsWithoutMemory();
+
+// The bytes of such a file.
+std::string ExecutableFileBytes(const std::string& key, const program::Executable& executable);
+// InvalidArgument: they are not those of such a file, or are damaged.
+absl::StatusOr<ExecutableFile> ParseExecutableFile(absl::string_view bytes,
+                                                   const program::Limits& limits = {});
 
 // NotFound: it cannot be read. InvalidArgument: it is not such a file, or is damaged. If it is not
 // a regular file, the message names the path.

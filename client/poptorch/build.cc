@@ -26,6 +26,27 @@ absl::Status Builder::AddResults() {
   return graph_.TakeStatus();
 }
 
+absl::Status Builder::AddAnchors() {
+  for (size_t i = 0; i < options_.anchors.size(); ++i) {
+    const Anchor& anchor = options_.anchors[i];
+    if (anchor.value < 0 || static_cast<size_t>(anchor.value) >= values_.size())
+      return absl::InvalidArgumentError("an anchor has a number that does not exist");
+    const Tensor known = values_[static_cast<size_t>(anchor.value)];
+    if (known.valid()) {
+      // A value is anchored where it is.
+      graph_.SetIpu(graph_.values()[known.id].ipu);
+      graph_.SetStage(graph_.values()[known.id].stage);
+    }
+    VPOD_ASSIGN_OR_RETURN(const Tensor value, ValueOf(anchor.value));
+    if (anchor.gradient) {
+      built_.gradient_outputs.push_back({AnchorName(i), value});
+    } else {
+      graph_.Output(AnchorName(i), value);
+    }
+  }
+  return graph_.TakeStatus();
+}
+
 absl::Status Builder::AssignState() {
   for (const auto* list : {&tape_.parameters, &tape_.buffers}) {
     for (const NamedValue& state : *list) {
@@ -80,6 +101,7 @@ absl::StatusOr<BuiltGraph> Builder::Build() {
     graph_.Checkpoint(value);
   }
   VPOD_RETURN_IF_ERROR(AddResults());
+  VPOD_RETURN_IF_ERROR(AddAnchors());
   VPOD_RETURN_IF_ERROR(AddLoss());
   VPOD_RETURN_IF_ERROR(AssignState());
   SetMemoryProportions();
@@ -89,6 +111,7 @@ absl::StatusOr<BuiltGraph> Builder::Build() {
 std::string InputName(size_t input) { return absl::StrCat("input", input); }
 std::string ResultName(size_t result) { return absl::StrCat("output", result); }
 std::string WrittenInputName(size_t input) { return absl::StrCat("input", input, "/written"); }
+std::string AnchorName(size_t anchor) { return absl::StrCat("anchor", anchor); }
 
 absl::StatusOr<BuiltGraph> BuildGraph(const Tape& tape, const ModelOptions& options,
                                       const OptimizerOptions& optimizer) {

@@ -17,6 +17,8 @@ namespace vpod::poptorch {
 std::string InputName(size_t input);
 std::string ResultName(size_t result);
 std::string WrittenInputName(size_t input);
+// And of an anchor, by its place in the options.
+std::string AnchorName(size_t anchor);
 
 struct BuiltGraph {
   graph::Graph graph;
@@ -24,6 +26,7 @@ struct BuiltGraph {
   // The parameters that a model trains: those that require gradients, have a group of the optimiser
   // and are used.
   std::vector<std::string> trained;
+  std::vector<compiler::GradientOutput> gradient_outputs;  // those anchors that are gradients
   // As many as the IPU with the largest number says.
   uint32_t ipus = 1;
   // How many stages the forward pass has: one more than there are changes of the IPU, counted from

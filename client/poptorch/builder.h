@@ -96,6 +96,7 @@ class Builder {
 
   // --- What leaves the graph (build.cc) ---
   absl::Status AddResults();
+  absl::Status AddAnchors();
   absl::Status AssignState();
   absl::Status AddLoss();
   void SetMemoryProportions();

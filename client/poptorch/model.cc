@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/executable_cache.h"
+#include "client/compiler/executable_file.h"
 #include "client/poptorch/options.h"
 #include "client/poptorch/types.h"
 #include "client/session/ipu_model.h"
@@ -58,21 +59,28 @@ Model::Model(TapeProgram program, BuiltGraph built, compiler::CompileOptions opt
 
 absl::Status Model::DescribeStreams() {
   const Tape& tape = program_.tape;
-  const auto add_output = [&](std::string name, ValueId value) -> absl::Status {
+  const auto add_output = [&](std::string name, ValueId value,
+                              const OutputReturn& returned) -> absl::Status {
     const TapeValue& host = tape.values[static_cast<size_t>(value)];
     VPOD_ASSIGN_OR_RETURN(const program::TensorType type, DeviceType(host));
     output_types_.push_back({HostType(type.type), type.dims});
     output_names_.push_back(std::move(name));
+    output_returns_.push_back(returned);
     return absl::OkStatus();
   };
   for (const NamedValue& input : tape.inputs)
     input_types_.push_back(tape.values[static_cast<size_t>(input.value)]);
+  const auto results = OutputReturn::Of(program_.options);
   for (size_t i = 0; i < tape.results.size(); ++i)
-    VPOD_RETURN_IF_ERROR(add_output(ResultName(i), tape.results[i]));
+    VPOD_RETURN_IF_ERROR(add_output(ResultName(i), tape.results[i], results));
   for (size_t i = 0; i < tape.inputs.size(); ++i) {
     if (tape.inputs[i].final == tape.inputs[i].value) continue;
     written_inputs_.push_back(i);
-    VPOD_RETURN_IF_ERROR(add_output(WrittenInputName(i), tape.inputs[i].final));
+    VPOD_RETURN_IF_ERROR(add_output(WrittenInputName(i), tape.inputs[i].final, results));
+  }
+  for (size_t i = 0; i < program_.options.anchors.size(); ++i) {
+    const Anchor& anchor = program_.options.anchors[i];
+    VPOD_RETURN_IF_ERROR(add_output(AnchorName(i), anchor.value, OutputReturn::Of(anchor)));
   }
   return absl::OkStatus();
 }
@@ -81,8 +89,9 @@ uint32_t Model::input_copies() const {
   return MicroBatches(program_.options) * InputGroups(program_.options);
 }
 
-uint32_t Model::output_copies() const {
-  return ReturnedMicroBatches(program_.options) * program_.options.replicas;
+uint32_t Model::output_copies(size_t output) const {
+  return ReturnedMicroBatches(program_.options, output_returns_[output]) *
+         program_.options.replicas;
 }
 
 absl::Status Model::Compile(const compiler::Progress& progress) {
@@ -91,6 +100,26 @@ absl::Status Model::Compile(const compiler::Progress& progress) {
       compiled_,
       compiler::CompileCached(built_.graph, options_, program_.options.cache_directory, progress));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Model::ExecutableBytes() const {
+  if (!compiled_) return absl::FailedPreconditionError("the model is not compiled");
+  if (!compiled_->fits) {
+    return absl::FailedPreconditionError(
+        "the model does not fit the memory of an IPU, so that its executable is not saved");
+  }
+  VPOD_ASSIGN_OR_RETURN(const std::string key, compiler::CacheKey(built_.graph, options_));
+  return compiler::ExecutableFileBytes(key, *compiled_->executable);
+}
+
+absl::StatusOr<bool> Model::TakeExecutable(absl::string_view bytes) {
+  VPOD_ASSIGN_OR_RETURN(compiler::ExecutableFile file, compiler::ParseExecutableFile(bytes));
+  VPOD_ASSIGN_OR_RETURN(const std::string key, compiler::CacheKey(built_.graph, options_));
+  if (file.key != key) return false;
+  compiled_ = compiler::Compiled{.executable = std::move(file.executable)};
+  compiled_->initial_values =
+      compiler::InitialValues(*compiled_->executable, built_.graph, options_);
+  return true;
 }
 
 absl::Status Model::Load(const DeviceOptions& device) {
@@ -103,6 +132,7 @@ absl::Status Model::Load(const DeviceOptions& device) {
       session::Session::Create(std::move(opened), *compiled_,
                                {.check_finite = program_.options.check_finite}, options_.engine));
   cycles_.reset();
+  clock_hz_ = session_->device().clock_hz();
   return WriteSeed();
 }
 
@@ -152,15 +182,16 @@ absl::Status Model::WriteInput(size_t input, ConstBytes bytes) {
 
 absl::Status Model::ReadOutput(const std::string& name, size_t output, MutableBytes bytes) {
   const size_t micro_batch = HostBytes(output_types_[output]);
-  if (bytes.size != micro_batch * output_copies())
-    return WrongSize(absl::StrCat("output ", output), bytes.size, micro_batch * output_copies());
+  const size_t size = micro_batch * output_copies(output);
+  if (bytes.size != size) return WrongSize(absl::StrCat("output ", output), bytes.size, size);
   const uint32_t replicas = program_.options.replicas;
+  const std::vector<uint32_t> places = ReturnedPlaces(program_.options, output_returns_[output]);
   auto* to = static_cast<char*>(bytes.data);
   for (uint32_t replica = 0; replica < replicas; ++replica) {
     VPOD_ASSIGN_OR_RETURN(const absl::Span<std::byte> slot, session_->StreamBytes(name, replica));
-    for (uint32_t i = 0; i < ReturnedMicroBatches(program_.options); ++i) {
-      std::memcpy(to + (size_t{i} * replicas + replica) * micro_batch,
-                  slot.data() + i * micro_batch, micro_batch);
+    for (size_t i = 0; i < places.size(); ++i) {
+      std::memcpy(to + (i * replicas + replica) * micro_batch,
+                  slot.data() + places[i] * micro_batch, micro_batch);
     }
   }
   return absl::OkStatus();
@@ -185,6 +216,30 @@ absl::Status Model::Run(absl::Span<const ConstBytes> inputs,
   for (size_t i = 0; i < outputs.size(); ++i)
     VPOD_RETURN_IF_ERROR(ReadOutput(output_names_[i], i, outputs[i]));
   return absl::OkStatus();
+}
+
+absl::StatusOr<Model::Transfers> Model::PlannedTransfers() const {
+  if (!compiled_) return absl::FailedPreconditionError("the model is not compiled");
+  const program::Executable& executable = *compiled_->executable;
+  VPOD_ASSIGN_OR_RETURN(const uint32_t program, executable.FindProgram(program_.options.name));
+  model::Topology topology{.num_replicas = options_.total_replicas,
+                           .ipus_per_replica = options_.ipus_per_replica};
+  if (clock_hz_) topology.clock_hz = *clock_hz_;
+  const auto of_streams = TransfersOf(executable, program, topology);
+  const auto of = [&](const std::string& name) {
+    const auto found = of_streams.find(name);
+    return found == of_streams.end() ? std::vector<Transfer>() : found->second;
+  };
+  Transfers transfers;
+  for (size_t i = 0; i < input_types_.size(); ++i) transfers.inputs.push_back(of(InputName(i)));
+  for (size_t i = 0; i < program_.tape.results.size(); ++i) {
+    const std::vector<Transfer> sent = of(ResultName(i));
+    std::vector<Transfer>& returned = transfers.outputs.emplace_back();
+    for (uint32_t place : ReturnedPlaces(program_.options, output_returns_[i])) {
+      if (place < sent.size()) returned.push_back(sent[place]);
+    }
+  }
+  return transfers;
 }
 
 void Model::Cancel() {

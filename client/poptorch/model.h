@@ -22,7 +22,9 @@
 #include "absl/types/span.h"
 #include "client/compiler/compiler.h"
 #include "client/poptorch/build.h"
+#include "client/poptorch/options.h"
 #include "client/poptorch/program.h"
+#include "client/poptorch/transfers.h"
 #include "client/session/session.h"
 
 namespace vpod::poptorch {
@@ -63,18 +65,27 @@ class Model {
   // One micro-batch of an input or output on the host; outputs have the types of the device.
   using Type = TapeValue;
   const std::vector<Type>& input_types() const { return input_types_; }
-  // The results of forward, then the final values of the inputs that forward writes.
+  // The results of forward, then the final values of the inputs that forward writes, then the
+  // anchors of the options.
   const std::vector<Type>& output_types() const { return output_types_; }
   // The places of the inputs that forward writes.
   const std::vector<size_t>& written_inputs() const { return written_inputs_; }
-  // How many micro-batches, of all replicas of this process, a call takes and returns.
+  // How many micro-batches, of all replicas of this process, a call takes, and returns of an
+  // output.
   uint32_t input_copies() const;
-  uint32_t output_copies() const;
+  uint32_t output_copies(size_t output) const;
   uint32_t ipus() const { return options_.ipus_per_replica * program_.options.replicas; }
 
   // Errors are Compile's of client/compiler, and those of `progress`. Returns at once if it is compiled.
   absl::Status Compile(const compiler::Progress& progress = {});
   bool is_compiled() const { return compiled_.has_value(); }
+  // The executable for TakeExecutable of an equal model. FailedPrecondition: the model is not
+  // compiled, or does not fit the memory of an IPU.
+  absl::StatusOr<std::string> ExecutableBytes() const;
+  // Takes an executable in the place of a compilation. False: it is of another version of the
+  // compiler, or of another model, and the model is to be compiled. InvalidArgument: the bytes are
+  // none.
+  absl::StatusOr<bool> TakeExecutable(absl::string_view bytes);
   // Attaches to a device and loads the program. State and hyper-parameters are then those of the
   // program; the caller writes the state that it has. FailedPrecondition: not compiled, or loaded.
   absl::Status Load(const DeviceOptions& device);
@@ -83,14 +94,20 @@ class Model {
   void Detach() { session_.reset(); }
 
   // Runs the program on one batch. Each input has input_copies() micro-batches, ordered by device
-  // iteration, accumulation step and replica; so have outputs. InvalidArgument: other sizes, data
-  // that the device's type cannot hold, or an error of the program, after which the next call may
-  // come.
+  // iteration, accumulation step and replica, and each output has output_copies() of it, in the
+  // same order. InvalidArgument: other sizes, data that the device's type cannot hold, or an error
+  // of the program, after which the next call may come.
   absl::Status Run(absl::Span<const ConstBytes> inputs, absl::Span<const MutableBytes> outputs);
   // Ends a run that blocks, and with it the use of the device.
   void Cancel();
   // Of the last run, on the slowest IPU; nothing before the first run.
   std::optional<base::Cycles> cycles() const { return cycles_; }
+  // The transfers of one run, by the model of time, in seconds of the last device's clock: of the
+  // inputs, and of the results of forward. FailedPrecondition: not compiled.
+  struct Transfers {
+    std::vector<std::vector<Transfer>> inputs, outputs;  // an input that is not read has none
+  };
+  absl::StatusOr<Transfers> PlannedTransfers() const;
 
   // State that the program does not use keeps what the host has: it is passed over. NotFound names
   // anything else that the executable does not have.
@@ -124,11 +141,13 @@ class Model {
   const compiler::CompileOptions options_;
   std::vector<Type> input_types_, output_types_;
   std::vector<std::string> output_names_;
+  std::vector<OutputReturn> output_returns_;
   std::vector<size_t> written_inputs_;
   std::map<std::string, ValueId> state_;  // parameters and buffers by name
   std::optional<compiler::Compiled> compiled_;
   std::unique_ptr<session::Session> session_;
   std::optional<base::Cycles> cycles_;
+  std::optional<double> clock_hz_;  // of the last device
 };
 
 }  // namespace vpod::poptorch

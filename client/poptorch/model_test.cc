@@ -243,6 +243,156 @@ TEST(Model, KeepsWhatItHasBetweenDevices) {
   EXPECT_TRUE(model->Run({{In(x), In(t)}}, {{Out(y), Out(loss)}}).ok());
 }
 
+// --- Anchors, executables and the times of transfers ---
+
+// The value of the hidden layer's ReLU, and the parameter fc2.weight, on the tape of NetworkTape.
+ValueId HiddenOf(const Tape& tape) {
+  for (const Record& record : tape.records) {
+    if (tape.operators[record.op] == "relu.default") return record.outputs[0];
+  }
+  return kNoValue;
+}
+ValueId SecondWeights(const Tape& tape) { return tape.parameters[2].value; }
+
+TEST(Model, ReturnsAnchors) {
+  using compiler::OutputMode;
+  for (bool two_ipus : {false, true}) {
+    TapeProgram program = NetworkTape({.training = true,
+                                       .device_iterations = 2,
+                                       .gradient_accumulation = 4,
+                                       .output_mode = OutputMode::kFinal},
+                                      two_ipus);
+    const ValueId hidden = HiddenOf(program.tape), w2 = SecondWeights(program.tape);
+    program.options.anchors = {{hidden, false, OutputMode::kAll},
+                               {w2, true, OutputMode::kSum},
+                               {w2, true, OutputMode::kEveryN, 2},
+                               {w2, false, OutputMode::kFinal}};
+    const auto model = Loaded(program);
+    ASSERT_NE(model, nullptr);
+    std::vector<uint32_t> copies;
+    for (size_t i = 0; i < model->output_types().size(); ++i)
+      copies.push_back(model->output_copies(i));
+    EXPECT_THAT(copies, ElementsAre(1u, 1u, 8u, 1u, 4u, 1u));
+    Network network = Network::Initial();
+    ASSERT_TRUE(model->WriteState(StateOf(network)).ok());
+    Vector x, t;
+    for (int step = 0; step < 8; ++step) {
+      const Vector points = Points(step), targets = Targets(step);
+      x.insert(x.end(), points.begin(), points.end());
+      t.insert(t.end(), targets.begin(), targets.end());
+    }
+    Vector y(kBatch), loss(1), all_hidden(8 * kBatch * kHidden), sum(kHidden), second(4 * kHidden),
+        weights(kHidden);
+    const absl::Status run =
+        model->Run({{In(x), In(t)}},
+                   {{Out(y), Out(loss), Out(all_hidden), Out(sum), Out(second), Out(weights)}});
+    ASSERT_TRUE(run.ok()) << run;
+    // The first micro-batch sees the first weights.
+    for (int n = 0; n < kBatch; ++n) {
+      for (int i = 0; i < kHidden; ++i) {
+        double h = network.b1[i];
+        for (int k = 0; k < kInputs; ++k) h += network.w1[i * kInputs + k] * x[n * kInputs + k];
+        EXPECT_NEAR(all_hidden[n * kHidden + i], std::max(h, 0.0), 1e-5);
+      }
+    }
+    // The weights of the second iteration are those after the first update, which took away the
+    // mean of the gradients of the first one, times the rate of 0.1.
+    for (int i = 0; i < kHidden; ++i) {
+      float of_second = 0;
+      for (int step = 0; step < 4; ++step) of_second += second[step * kHidden + i];
+      EXPECT_NEAR(weights[i], network.w2[i] - 0.1f * (sum[i] - of_second) / 4, 1e-5);
+      EXPECT_NE(sum[i], of_second);
+    }
+  }
+}
+
+TEST(Model, RefusesWrongAnchors) {
+  const auto refused = [](const Anchor& anchor, bool training, const std::string& message) {
+    TapeProgram program = NetworkTape({.training = training, .device_iterations = 2});
+    program.options.anchors = {anchor};
+    EXPECT_THAT(std::string(Model::Create(program).status().message()), HasSubstr(message));
+  };
+  const ValueId w2 = SecondWeights(NetworkTape({}).tape);
+  refused({.value = 1000}, true, "an anchor has a number that does not exist");
+  refused({.value = w2, .gradient = true}, false,
+          "an anchor is a gradient, and the model does not");
+  refused({w2, false, compiler::OutputMode::kEveryN, 3}, true,
+          "the return period of an anchor is 3, must divide the 2 device iterations");
+  refused({w2, false, compiler::OutputMode::kEveryN, 0}, true,
+          "the return period of an anchor is 0");
+}
+
+TEST(Model, TakesTheExecutableOfAnEqualModel) {
+  const TapeProgram program = NetworkTape({.training = true});
+  auto first = Model::Create(program), second = Model::Create(program);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_THAT(std::string((*first)->ExecutableBytes().status().message()),
+              HasSubstr("the model is not compiled"));
+  ASSERT_TRUE((*first)->Compile().ok());
+  const auto bytes = (*first)->ExecutableBytes();
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto taken = (*second)->TakeExecutable(*bytes);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_TRUE(*taken);
+  EXPECT_TRUE((*second)->is_compiled());
+  const Vector x = Points(0), t = Targets(0);
+  std::vector<Vector> losses;
+  for (auto* model : {&first, &second}) {
+    ASSERT_TRUE((**model)->Load({.ipu_model = true}).ok());
+    ASSERT_TRUE((**model)->WriteState(StateOf(Network::Initial())).ok());
+    Vector y(kBatch), loss(1);
+    ASSERT_TRUE((**model)->Run({{In(x), In(t)}}, {{Out(y), Out(loss)}}).ok());
+    losses.push_back(loss);
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+
+  auto other = Model::Create(NetworkTape({.training = true, .device_iterations = 2}));
+  ASSERT_TRUE(other.ok());
+  EXPECT_FALSE(*(*other)->TakeExecutable(*bytes));
+  EXPECT_FALSE((*other)->is_compiled());
+  EXPECT_THAT(std::string((*other)->TakeExecutable("nothing").status().message()),
+              HasSubstr("not a compiled executable"));
+  EXPECT_THAT(
+      std::string((*other)->TakeExecutable(bytes->substr(0, bytes->size() - 1)).status().message()),
+      HasSubstr("truncated or damaged"));
+}
+
+TEST(Model, KnowsWhenARunMovesWhat) {
+  auto model = Model::Create(NetworkTape({.training = true,
+                                          .device_iterations = 2,
+                                          .gradient_accumulation = 3,
+                                          .output_mode = compiler::OutputMode::kFinal}));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_FALSE((*model)->PlannedTransfers().ok());
+  ASSERT_TRUE((*model)->Compile().ok());
+  const auto transfers = (*model)->PlannedTransfers();
+  ASSERT_TRUE(transfers.ok()) << transfers.status();
+  ASSERT_EQ(transfers->inputs.size(), 2u);
+  ASSERT_EQ(transfers->outputs.size(), 2u);
+  EXPECT_EQ(transfers->inputs[0].size(), 6u);
+  EXPECT_EQ(transfers->outputs[1].size(), 1u);
+  double last = 0;
+  for (size_t i = 0; i < 6; ++i) {
+    for (const auto& input : transfers->inputs) {
+      EXPECT_GE(input[i].begin, last);
+      EXPECT_LT(input[i].begin, input[i].end);
+      last = input[i].end;
+    }
+  }
+  EXPECT_GT(transfers->outputs[0][0].begin, last);
+  // The clock of the device tells the cycles of the run from the seconds.
+  ASSERT_TRUE((*model)->Load({.ipu_model = true}).ok());
+  Vector x, t, y(kBatch), loss(1);
+  for (int step = 0; step < 6; ++step) {
+    const Vector points = Points(step), targets = Targets(step);
+    x.insert(x.end(), points.begin(), points.end());
+    t.insert(t.end(), targets.begin(), targets.end());
+  }
+  ASSERT_TRUE((*model)->Run({{In(x), In(t)}}, {{Out(y), Out(loss)}}).ok());
+  const double seconds = static_cast<double>((*model)->cycles()->value()) / 1.33e9;
+  EXPECT_LE((*model)->PlannedTransfers()->outputs[1][0].end, seconds * (1 + 1e-9));
+}
+
 // --- Gradients that are stopped or passed by ---
 
 // The parameter w, [3], after one step with rate 1 for the loss that is built of it.

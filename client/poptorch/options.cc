@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -113,7 +114,9 @@ absl::StatusOr<ProgramSpec> SpecFor(const TapeProgram& program, const BuiltGraph
                    .device_iterations = options.device_iterations,
                    .accumulation = options.training ? options.gradient_accumulation : 1,
                    .output_mode = options.output_mode,
-                   .output_period = options.output_period};
+                   .output_period = DevicePeriod(options)};
+  for (size_t i = 0; i < options.anchors.size(); ++i)
+    spec.output_modes[AnchorName(i)] = options.anchors[i].mode;
   if (!options.training) return spec;
   if (program.optimizer.groups.empty())
     return absl::InvalidArgumentError("the optimiser has no parameter group");
@@ -131,7 +134,28 @@ absl::StatusOr<ProgramSpec> SpecFor(const TapeProgram& program, const BuiltGraph
   spec.loss_scale = program.optimizer.loss_scale;
   spec.reduction = options.reduction;
   spec.float16_accumulators = program.optimizer.float16_accumulators;
+  spec.gradient_outputs = built.gradient_outputs;
   return spec;
+}
+
+// The compiler knows only the period that the device has.
+absl::Status CheckOutputs(const ModelOptions& options) {
+  const auto check = [&](absl::string_view what, const OutputReturn& output) {
+    if (output.mode != compiler::OutputMode::kEveryN ||
+        (output.period > 0 && options.device_iterations % output.period == 0)) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("the return period of ", what, " is ", output.period, ", must divide the ",
+                     options.device_iterations, " device iterations"));
+  };
+  VPOD_RETURN_IF_ERROR(check("the outputs", OutputReturn::Of(options)));
+  for (const Anchor& anchor : options.anchors) {
+    VPOD_RETURN_IF_ERROR(check("an anchor", OutputReturn::Of(anchor)));
+    if (anchor.gradient && !options.training)
+      return absl::InvalidArgumentError("an anchor is a gradient, and the model does not train");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -149,22 +173,47 @@ uint32_t InputGroupOf(const ModelOptions& options, uint32_t replica) {
                                          : replica / options.input_group_size;
 }
 
-uint32_t ReturnedMicroBatches(const ModelOptions& options) {
-  switch (options.output_mode) {
+uint32_t ReturnedMicroBatches(const ModelOptions& options, const OutputReturn& output) {
+  switch (output.mode) {
     case compiler::OutputMode::kAll:
       return MicroBatches(options);
     case compiler::OutputMode::kFinal:
     case compiler::OutputMode::kSum:
       return 1;
     case compiler::OutputMode::kEveryN:
-      return MicroBatches(options) / std::max(options.output_period, 1u);
+      return MicroBatches(options) / std::max(output.period, 1u);
   }
   return 1;
+}
+
+uint32_t DevicePeriod(const ModelOptions& options) {
+  uint32_t period = 0;
+  const auto add = [&](const OutputReturn& output) {
+    if (output.mode == compiler::OutputMode::kEveryN) period = std::gcd(period, output.period);
+  };
+  add(OutputReturn::Of(options));
+  for (const Anchor& anchor : options.anchors) add(OutputReturn::Of(anchor));
+  return std::max(period, 1u);
+}
+
+std::vector<uint32_t> ReturnedPlaces(const ModelOptions& options, const OutputReturn& output) {
+  std::vector<uint32_t> places(ReturnedMicroBatches(options, output));
+  std::iota(places.begin(), places.end(), 0);
+  if (output.mode != compiler::OutputMode::kEveryN) return places;
+  // All micro-batches of the last one of each so many iterations that the device sends.
+  const uint32_t iterations = std::max(output.period, 1u) / DevicePeriod(options);
+  const uint32_t of_iteration = MicroBatches(options) / options.device_iterations;
+  for (uint32_t& place : places) {
+    const uint32_t chosen = place / of_iteration;
+    place += (chosen * (iterations - 1) + iterations - 1) * of_iteration;
+  }
+  return places;
 }
 
 absl::StatusOr<CompileOptions> CompileOptionsFor(const TapeProgram& program,
                                                  const BuiltGraph& built) {
   const ModelOptions& options = program.options;
+  VPOD_RETURN_IF_ERROR(CheckOutputs(options));
   if (options.input_group_size == 0 || options.replicas % options.input_group_size != 0) {
     return absl::InvalidArgumentError(absl::StrCat("input_group_size is ", options.input_group_size,
                                                    ", must be a factor of the ", options.replicas,

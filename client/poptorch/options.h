@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,7 +23,22 @@ uint32_t MicroBatches(const ModelOptions& options);
 // The groups of replicas that read the same inputs, and that of a replica.
 uint32_t InputGroups(const ModelOptions& options);
 uint32_t InputGroupOf(const ModelOptions& options, uint32_t replica);
-// How many micro-batches of a replica one call returns of each result.
-uint32_t ReturnedMicroBatches(const ModelOptions& options);
+
+// How a call returns a result of forward, or an anchor.
+struct OutputReturn {
+  compiler::OutputMode mode = compiler::OutputMode::kAll;
+  uint32_t period = 1;  // for kEveryN
+
+  static OutputReturn Of(const ModelOptions& options) {
+    return {options.output_mode, options.output_period};
+  }
+  static OutputReturn Of(const Anchor& anchor) { return {anchor.mode, anchor.period}; }
+};
+// How many micro-batches of a replica one call returns.
+uint32_t ReturnedMicroBatches(const ModelOptions& options, const OutputReturn& output);
+// The period with which the device sends the outputs of mode kEveryN, which divides all of theirs.
+uint32_t DevicePeriod(const ModelOptions& options);
+// The places, among the micro-batches that the device sends, of those that a call returns.
+std::vector<uint32_t> ReturnedPlaces(const ModelOptions& options, const OutputReturn& output);
 
 }  // namespace vpod::poptorch

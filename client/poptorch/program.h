@@ -101,6 +101,14 @@ struct Tape {
 // How the IPUs of a replica share the work: poptorch.PipelinedExecution and its siblings.
 enum class Strategy { kPipelined, kSharded, kPhased };
 
+// A value that a call returns beside the results of forward, as poptorch.Options.anchorTensor asks.
+struct Anchor {
+  ValueId value = kNoValue;
+  bool gradient = false;  // the gradient of the loss by the value, in its place
+  compiler::OutputMode mode = compiler::OutputMode::kAll;
+  uint32_t period = 1;  // for kEveryN
+};
+
 struct ModelOptions {
   bool training = false;
   std::string name = "training";  // of the program
@@ -119,6 +127,7 @@ struct ModelOptions {
   std::optional<compiler::Recomputation> recomputation;
   compiler::OutputMode output_mode = compiler::OutputMode::kAll;
   uint32_t output_period = 1;  // for kEveryN
+  std::vector<Anchor> anchors;
   compiler::GradientReduction reduction = compiler::GradientReduction::kMean;
   program::v1::DataType partials = program::v1::FLOAT32;
   bool stochastic_rounding = false;

@@ -23,7 +23,8 @@ from ._data.dataloader import DataLoader
 from ._errors import Error, RecoverableError, UnrecoverableError
 from ._executor.core import core as _core
 from ._executor.hardware import ipuHardwareIsAvailable, ipuHardwareVersion
-from ._executor.model import inferenceModel, isRunningOnIpu, trainingModel
+from ._executor.hooks import registerPostCompileHook, registerPreCompileHook
+from ._executor.model import inferenceModel, isRunningOnIpu, load, trainingModel
 from ._executor.poplar_executor import PoplarExecutor
 from ._logging import install_hooks, logger, setLogLevel
 from ._printing import module_repr, print

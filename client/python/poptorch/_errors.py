@@ -230,6 +230,27 @@ UNEXPECTED_KEYS = "Unexpected arguments: %s"
 UNKNOWN_ARGUMENT = "%s is not a valid parameter.Allowed values are %s"
 VALUE_MISMATCH = "Value mismatch for %s: expected %s but got %s"
 
+# --- Files of compiled models.
+COMPILED_AGAIN = (
+    "loadExecutable(): %s was compiled with other options or by another version of the compiler:"
+    " its model is compiled again"
+)
+FILE_VERSION = (
+    "Invalid file %s: PopTorch version mismatch: File was created with version: %s and this is"
+    " version %s"
+)
+INVALID_FILE = "Invalid file %s: %s"
+NO_FOLDER = "Destination folder %s is not a directory"
+NO_MODEL_IN_FILE = (
+    "%s is a valid PopTorch file but was created with 'export_model=False' which means you need to"
+    " re-create the PopTorch model using poptorch.inferenceModel or poptorch.trainingModel then"
+    ' call poptorch_model.loadExecutable("%s").'
+)
+NOT_SAVED = "The model cannot be saved to %s: %s"
+OFFLINE_IPU_MODEL = (
+    "ConnectionType.Never / poptorch.Options.useOfflineIpuTarget not supported for the IPU model"
+)
+
 # --- Logging.
 LEVEL_INTEGER = "Invalid log level integer"
 LEVEL_NAME = "Unknown log level: %s. Valid values are DEBUG, ERR, INFO, OFF, TRACE and WARN"

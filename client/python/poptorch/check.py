@@ -122,8 +122,13 @@ class _Model:
         ]
         self.written_inputs = [i for i, _ in written]
         outputs = list(tape.results) + [final for _, final in written]
+        returned = [_returned_micro_batches(options)] * len(outputs)
+        for value, _, mode, period in options.get("anchors", []):
+            outputs.append(value)
+            own = {**options, "output_mode": mode, "output_period": period}
+            returned.append(_returned_micro_batches(own))
         self._output_types = [_device_type(tape.values[value]) for value in outputs]
-        self.output_copies = options["replicas"] * _returned_micro_batches(options)
+        self.output_copies = [options["replicas"] * count for count in returned]
 
     def compile(self, progress=None) -> None:
         """Does nothing."""
@@ -158,6 +163,18 @@ class _Model:
     def variables(self) -> Dict[str, tuple]:
         """The model has no variables on a device."""
         return {}
+
+    def executable(self) -> bytes:
+        """There is none."""
+        return b""
+
+    def take_executable(self, executable: bytes) -> bool:
+        """Takes none: the model is compiled."""
+        return False
+
+    def transfers(self) -> Tuple[list, list]:
+        """A run moves nothing."""
+        return [], []
 
     def cycles(self) -> int:
         """A run takes none."""

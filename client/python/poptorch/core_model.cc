@@ -126,6 +126,40 @@ class CoreModel {
     Check(status);
   }
 
+  std::vector<uint32_t> OutputCopies() const {
+    std::vector<uint32_t> copies;
+    for (size_t i = 0; i < model_->output_types().size(); ++i)
+      copies.push_back(model_->output_copies(i));
+    return copies;
+  }
+
+  py::bytes Executable() { return Take(model_->ExecutableBytes()); }
+
+  bool TakeExecutable(const py::bytes& executable) {
+    const Use use(*this);
+    const std::string bytes = executable;
+    const py::gil_scoped_release unlocked;
+    return Take(model_->TakeExecutable(bytes));
+  }
+
+  using Times = std::vector<std::vector<std::pair<double, double>>>;
+  std::pair<Times, Times> Transfers() const {
+    const auto transfers = [&] {
+      const py::gil_scoped_release unlocked;
+      return model_->PlannedTransfers();
+    }();
+    Check(transfers.status());
+    const auto times = [](const std::vector<std::vector<Transfer>>& streams) {
+      Times all;
+      for (const std::vector<Transfer>& stream : streams) {
+        auto& of_stream = all.emplace_back();
+        for (const auto& [begin, end] : stream) of_stream.emplace_back(begin, end);
+      }
+      return all;
+    };
+    return {times(transfers->inputs), times(transfers->outputs)};
+  }
+
   py::dict Variables() const {
     py::dict variables;
     for (const auto& [name, type] : model_->Variables())
@@ -198,9 +232,14 @@ void DefineModel(py::module_& module) {
                              [](const CoreModel& self) { return self.model().written_inputs(); })
       .def_property_readonly("input_copies",
                              [](const CoreModel& self) { return self.model().input_copies(); })
-      .def_property_readonly("output_copies",
-                             [](const CoreModel& self) { return self.model().output_copies(); })
+      .def_property_readonly("output_copies", &CoreModel::OutputCopies)
       .def_property_readonly("ipus", [](const CoreModel& self) { return self.model().ipus(); })
+      .def("executable", &CoreModel::Executable, "The bytes that take_executable takes.")
+      .def("take_executable", &CoreModel::TakeExecutable, py::arg("executable"),
+           "Takes an executable in the place of a compilation; False: it is of another compiler.")
+      .def("transfers", &CoreModel::Transfers,
+           "([[(begin, end)]], [[(begin, end)]]): seconds in a run of one replica of each transfer "
+           "of each input and each result of forward.")
       .def_property_readonly("is_compiled",
                              [](const CoreModel& self) { return self.model().is_compiled(); })
       .def_property_readonly("is_loaded",

@@ -47,6 +47,15 @@ Setter SetsChoice(const char* name, Choice ModelOptions::*field,
   };
 }
 
+// (value, whether it is the gradient by the value, output mode, period)
+Anchor AnchorOf(const py::handle& object) {
+  const auto fields = py::reinterpret_borrow<py::sequence>(object);
+  return {.value = fields[0].cast<ValueId>(),
+          .gradient = fields[1].cast<bool>(),
+          .mode = Choose("anchors", fields[2].cast<std::string>(), compiler::kOutputModeNames),
+          .period = fields[3].cast<uint32_t>()};
+}
+
 const std::map<std::string, Setter>& Setters() {
   using Options = ModelOptions;
   static const auto* const setters = new std::map<std::string, Setter>{
@@ -68,6 +77,10 @@ const std::map<std::string, Setter>& Setters() {
        }},
       {"output_mode", SetsChoice("output_mode", &Options::output_mode, compiler::kOutputModeNames)},
       {"output_period", Sets(&Options::output_period)},
+      {"anchors",
+       [](Options& options, const py::handle& value) {
+         for (const py::handle each : value) options.anchors.push_back(AnchorOf(each));
+       }},
       {"loss_reduction", SetsChoice("loss_reduction", &Options::reduction, kReductions)},
       {"partials", SetsChoice("partials", &Options::partials, kPartials)},
       {"stochastic_rounding", Sets(&Options::stochastic_rounding)},

@@ -514,14 +514,14 @@ def not_compiled(name):
     getattr(poptorch.inferenceModel(Net(), quiet()), name)()
 
 
-@mistake(AssertionError, "Device is already attached")
+@mistake(poptorch.Error, "Device is already attached")
 def attached_twice():
     executor = poptorch.inferenceModel(Net(), quiet())
     executor(X)
     executor.attachToDevice()
 
 
-@mistake(AssertionError, "Device is not attached")
+@mistake(poptorch.Error, "Device is not attached")
 def detached_twice():
     executor = poptorch.inferenceModel(Net(), quiet())
     executor(X)

@@ -5,7 +5,7 @@ from typing import Any, Dict
 from .. import _errors, enums
 
 _RECOMPUTATIONS = ("none", "standard", "norm-only", "pipeline", "all")
-_OUTPUT_MODES = {
+OUTPUT_MODES = {
     enums.OutputMode.All: "all",
     enums.OutputMode.Final: "final",
     enums.OutputMode.Sum: "sum",
@@ -69,7 +69,7 @@ def _reduction(training) -> str:
 
 def _add_outputs(core: Dict[str, Any], options) -> None:
     mode = options.output_mode
-    core["output_mode"] = _OUTPUT_MODES[mode]
+    core["output_mode"] = OUTPUT_MODES[mode]
     if mode == enums.OutputMode.EveryN:
         period = options.output_return_period
         if period > options.device_iterations:

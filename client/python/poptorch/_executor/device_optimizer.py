@@ -1,7 +1,7 @@
 """The optimiser of a model: its attributes and its state, here and on the device."""
 
 import weakref
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, List, Set, Tuple
 
 import torch
 
@@ -13,7 +13,7 @@ from . import weights
 from .core import call
 
 # Velocities and moments, behind which the parameter's name stands, and the numbers of updates.
-_STATE = ("Accl___", "Accl1___", "Accl2___", "Accl3___", "optimizer/step")
+STATE = ("Accl___", "Accl1___", "Accl2___", "Accl3___", "optimizer/step")
 
 
 class DeviceOptimizer:
@@ -86,7 +86,24 @@ class DeviceOptimizer:
         groups = [group["params"] for group in self._optimizer.param_groups]
         return [[self._names[id(p)] for p in group if id(p) in self._names] for group in groups]
 
+    def parameter_names(self) -> Set[str]:
+        """The names of the parameters of the model that the optimiser has."""
+        return {name for group in self._group_names() for name in group}
+
+    def scalars(self) -> Dict[str, torch.Tensor]:
+        """The hyper-parameters that the device has, under their names in "ipu_param"."""
+        return ipu_parameters(self._values, self._group_names())
+
+    def tensor_names(self) -> List[str]:
+        """The names of the state of the compiled model's optimiser, and of its scalars."""
+        return [*self._known_state(), *self.scalars()]
+
     # --- State.
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimiser of the program."""
+        return self._optimizer
 
     def _has_state(self) -> bool:
         return isinstance(self._optimizer, optim.Optimizer)
@@ -122,7 +139,7 @@ class DeviceOptimizer:
         return {
             name: torch.empty(dims, dtype=tape.dtype_of(dtype))
             for name, (dtype, dims, _) in self._model.variables().items()
-            if name.startswith(_STATE)
+            if name.startswith(STATE)
         }
 
     def _read_state(self) -> None:
@@ -130,5 +147,4 @@ class DeviceOptimizer:
             return
         state = self._known_state()
         call(self._model.read_state, weights.HostMemory(state.items()).entries)
-        parameters = ipu_parameters(self._values, self._group_names())
-        self._optimizer.take_device_state(state, parameters)
+        self._optimizer.take_device_state(state, self.scalars())

@@ -4,10 +4,11 @@ from typing import Callable, Optional, Union
 
 import torch
 
-from .. import _errors
+from .. import _errors, optim
 from .._capture import recorder
 from ..options import Options
 from .poplar_executor import PoplarExecutor
+from .saving import read_program
 
 
 def isRunningOnIpu() -> bool:  # pylint: disable=invalid-name
@@ -73,3 +74,37 @@ def inferenceModel(  # pylint: disable=invalid-name
             " default value (1) when running a poptorch.inferenceModel()."
         )
     return PoplarExecutor(_unwrapped(model), options, training=False)
+
+
+def load(filename: str, edit_opts_fn: Optional[Callable[[Options], None]] = None) -> PoplarExecutor:
+    """Makes the executor again that `save` or `compileAndExport` has saved with its model.
+
+    The file may run code of the classes that it names, as those of torch.load do: load only files
+    that you trust.
+
+    Args:
+        filename: the file.
+        edit_opts_fn: changes the options, which are its argument, before they are used. Those of a
+            model that was compiled for an offline target let it attach to a device.
+
+    Returns:
+        The executor, with the weights, the optimiser and the random numbers that were saved.
+
+    Raises:
+        AssertionError: the file was saved with export_model=False, or by another version.
+        poptorch.Error: it is another kind of file, or is damaged.
+    """
+    content = read_program(filename)
+    options, optimizer = content["options"], content["optimizer"]
+    if edit_opts_fn is not None:
+        edit_opts_fn(options)
+    if content["training"]:
+        if isinstance(optimizer, optim.Optimizer) and optimizer.has_state():
+            optimizer.set_state_dict(optimizer.get_state_dict())  # for the device
+        executor = trainingModel(content["model"], options, optimizer)
+    else:
+        executor = inferenceModel(content["model"], options)
+    executor.loadExecutable(filename)
+    if content["rng_state"] is not None:
+        executor.rng_state = content["rng_state"]
+    return executor

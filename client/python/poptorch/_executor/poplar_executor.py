@@ -13,28 +13,43 @@ from .._capture.capture import capture
 from .._capture.structure import rebuild
 from .._logging import logger
 from .._options.popart import validate
-from . import core_options as _core_options, weights as _weights
+from . import core_options as _core_options, hooks, weights as _weights
+from .anchors import AnchoredTensors, Anchors
 from .args import ArgParser, Arguments, Description
 from .call import Call, output
 from .core import call as core_call, core, load
+from .counters import PerfCounters
 from .device_optimizer import DeviceOptimizer
 from .hardware import is_set, uses_ipu_model
-from .random_state import random_state, set_random_state
+from .host_weights import HostWeights
+from .progress import CompilerProgress
+from .random_state import check_random_state, random_state, set_random_state
+from .saving import Captured, SavedModels
+from .tensor_names import TensorNames
 from .wrapped_module import EXECUTOR, wrapped_class
 
 
-class PoplarExecutor:
+class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
     """A model that runs on IPUs. trainingModel and inferenceModel make one.
 
     Attributes that it has not are those of the model.
     """
 
-    def __init__(self, model, options, training: bool, optimizer=None, user_model=None) -> None:
+    def __init__(
+        self,
+        model,
+        options,
+        training: bool,
+        poptorch_version: str = "",  # pylint: disable=unused-argument
+        optimizer=None,
+        user_model=None,
+    ) -> None:
         """
         Args:
             model: the module, or another callable.
             options: poptorch.Options, which are frozen.
             training: whether calls train.
+            poptorch_version: of PopTorch, as classes that derive from this one pass it on.
             optimizer: of a model that trains.
             user_model: the module that the user goes on using.
         """
@@ -50,11 +65,14 @@ class PoplarExecutor:
         self._device_optimizer = DeviceOptimizer(self._options, optimizer) if training else None
         self._core: Optional[Any] = None
         self._parser = ArgParser(model)
-        self._description: Any = None  # of the arguments that the model was compiled for
-        self._results: Any = None  # the structure of forward's result
+        self._captured: Optional[Captured] = None  # what the model was compiled from
+        self._names: Optional[TensorNames] = None
+        self._anchors: Optional[Anchors] = None
+        self._counters = None  # of the compiled model, once they were asked for
         self._on_device: Optional[Tuple] = None  # versions of the weights there
         self._written: frozenset = frozenset()  # names of state that forward writes
         self._other_state: Dict[str, torch.Tensor] = {}  # of a device that was left
+        self._rng_state: Optional[List[int]] = None  # the same, or for the next device
         self._state: Optional[_weights.Weights] = None
         self._has_run = False
         if training and isinstance(model, nn.Module):
@@ -87,6 +105,11 @@ class PoplarExecutor:
     def model(self) -> Any:
         """The user's model."""
         return self._user_model
+
+    @property
+    def _executable(self):
+        """None unless the model is compiled, as libraries ask for."""
+        return self._core
 
     @property
     def options(self) -> Any:
@@ -127,7 +150,7 @@ class PoplarExecutor:
         arguments = self._parser.bind(args, kwargs)
         if not self.isCompiled():
             self._compile(arguments)
-        call = Call(arguments, self._description)
+        call = Call(arguments, self._captured.description)
         if self._options.connection_type == enums.ConnectionType.Never:
             raise _errors.py_error(
                 "Trying to run a model on an offline device (ConnectionType.Never): use"
@@ -147,7 +170,7 @@ class PoplarExecutor:
             args, kwargs: as for a call.
         """
         if self.isCompiled():
-            logger.warning("Call to compile() ignored: model is already compiled")
+            logger.warning("Call to compile() ignored: the executable is already compiled")
             return
         self._compile(self._parser.bind(args, kwargs))
         if self._options.connection_type == enums.ConnectionType.Always:
@@ -159,31 +182,57 @@ class PoplarExecutor:
 
     def _compile(self, arguments: Arguments) -> None:
         validate(self._options.toDict())
+        offline = self._options.connection_type == enums.ConnectionType.Never
+        if offline and uses_ipu_model(self._options):
+            raise _errors.cpp_error(_errors.OFFLINE_IPU_MODEL)
+        hooks.before_compilation()
         description = Description(arguments)
         call = Call(arguments, description)
         args, kwargs = call.micro_batch(self._options)
-        extension = core()
-        known = frozenset(extension.operators())
+        known = frozenset(core().operators())
         # An operator in place is its sibling out of place.
         supported = lambda name: name in known or name.replace("_.", ".", 1) in known
         with _block_state.capturing(self._options._execution_strategy):
             tape, structure = capture(self._model, args, kwargs, supported=supported)
+        captured = Captured(tape, structure, description)
+        model, anchors = self._build(captured, uses_ipu_model(self._options))
+        self._compile_core(model)
+        self._install(captured, model, anchors)
+        hooks.after_compilation()
+
+    def _build(self, captured: Captured, allow_out_of_memory: bool) -> Tuple[Any, Anchors]:
+        """The poptorch_core.Model of a captured model, not compiled, and its anchors."""
+        tape = captured.tape
         self._note_writes(tape)
-        optimizer = None
+        optimizer, trained, scalars = None, set(), dict
         if self._training:
             parameters = getattr(self._model, "named_parameters", dict)
             optimizer = self._device_optimizer.for_compilation(parameters())
+            trained = self._device_optimizer.parameter_names()
+            scalars = self._device_optimizer.scalars
+        self._names = TensorNames(tape, trained, self._options._module_namescope_enabled)
+        anchors = Anchors(self._options, self._names, scalars)
         core_options = _core_options.model_options(self._options, self._training)
-        core_options["allow_out_of_memory"] = uses_ipu_model(self._options)
-        model = core_call(extension.Model, tape, core_options, optimizer)
-        progress = self._progress()
+        core_options["allow_out_of_memory"] = allow_out_of_memory
+        core_options["anchors"] = anchors.streams()
+        return core_call(core().Model, tape, core_options, optimizer), anchors
+
+    def _compile_core(self, model) -> None:
+        if not self._options._show_progress_bar:
+            core_call(model.compile)
+            return
+        progress = CompilerProgress()
         try:
             core_call(model.compile, progress)
         finally:
-            if progress is not None:
-                progress.bar.close()
-        self._core, self._description, self._results = model, description, structure
-        self._on_device, self._other_state = None, {}
+            progress.close()
+
+    def _install(self, captured: Captured, model, anchors: Anchors) -> None:
+        """Takes a compiled model."""
+        anchors.compiled(model, captured.tape.values)
+        self._core, self._captured, self._anchors = model, captured, anchors
+        self._on_device, self._other_state, self._rng_state = None, {}, None
+        self._counters, self._has_run = None, False
         if self._training:
             self._device_optimizer.compiled(model)
 
@@ -206,9 +255,6 @@ class PoplarExecutor:
                 " broadcasting using poptorch.Options.broadcastBuffers(False)."
             )
 
-    def _progress(self) -> Optional["_Progress"]:
-        return _Progress() if self._options._show_progress_bar else None
-
     # --- The device.
 
     def _load(self) -> None:
@@ -220,6 +266,9 @@ class PoplarExecutor:
             memory = _weights.HostMemory(self._other_state.items())
             core_call(self._core.write_state, memory.entries)
             self._other_state = {}
+        if self._rng_state is not None:
+            set_random_state(self._core, self._rng_state)
+            self._rng_state = None
         if self._training:
             self._device_optimizer.take()
 
@@ -231,23 +280,26 @@ class PoplarExecutor:
         """Attaches a compiled model to IPUs and loads it.
 
         Raises:
-            AssertionError: it is not compiled, attached already, or for no device.
+            poptorch.Error: it is not compiled, or attached already.
+            AssertionError: it is for no device.
         """
         self._check_compiled()
         assert self._options.connection_type != enums.ConnectionType.Never, (
             "Trying to attach to an offline device (ConnectionType.Never)"
         )
-        assert not self._core.is_loaded, "Device is already attached"
+        if self._core.is_loaded:
+            raise _errors.py_error("Device is already attached")
         self._load()
 
     def detachFromDevice(self) -> None:
         """Reads the weights back and gives the IPUs to other programs.
 
         Raises:
-            AssertionError: no IPUs are attached.
+            poptorch.Error: no IPUs are attached.
         """
         self._check_attached()
         self._read_other_state()
+        self._rng_state = random_state(self._core)
         self._leave_device()
 
     def _leave_device(self) -> None:
@@ -261,8 +313,8 @@ class PoplarExecutor:
         """Reads the weights back, frees the IPUs and forgets the compiled model."""
         if self.isAttachedToDevice():
             self._leave_device()
-        self._core = self._description = None
-        self._other_state = {}
+        self._core = self._captured = self._names = self._anchors = self._counters = None
+        self._other_state, self._rng_state = {}, None
         self._has_run = False
         if self._training and isinstance(self._model, nn.Module):
             self._unwrap()
@@ -273,87 +325,8 @@ class PoplarExecutor:
 
     def _check_attached(self) -> None:
         self._check_compiled()
-        assert self._core.is_loaded, "Device is not attached"
-
-    # --- Weights.
-
-    def _tensors(self) -> List[Tuple[str, torch.Tensor]]:
-        if not isinstance(self._model, nn.Module):
-            return []
-        return _weights.named_state(self._model)
-
-    def _states(self) -> List[_weights.Weights]:
-        """The states of the wrapped models whose tensors this one has."""
-        return _weights.weights_of(tensor for _, tensor in self._tensors())
-
-    def _versions(self) -> Tuple:
-        return tuple((id(state), state.version) for state in self._states())
-
-    def _upload(self) -> None:
-        """Writes the weights to the device, unless it has them."""
-        for state in self._states():
-            if state.newest_on() is not self:
-                state.to_host()  # another model on these weights has trained
-        if self._on_device != self._versions():
-            self._write_weights()
-
-    def _write_weights(self) -> None:
-        for state in self._states():
-            state.to_host()
-        memory = _weights.HostMemory(self._tensors())
-        core_call(self._core.write_state, memory.entries)
-        self._on_device = self._versions()
-
-    def read_weights(self) -> None:
-        """Writes what the device has changed into the model's tensors."""
-        chosen = [
-            (name, tensor)
-            for name, tensor in self._tensors()
-            if name in self._written or (self._training and isinstance(tensor, nn.Parameter))
-        ]
-        memory = _weights.HostMemory(chosen)
-        core_call(self._core.read_state, memory.entries)
-        memory.written()
-
-    def copyWeightsToHost(self) -> None:
-        """Brings parameters and buffers from the device to the host.
-
-        Raises:
-            AssertionError: no IPUs are attached.
-        """
-        self._check_attached()
-        if not self.copyWeightsToHostIfNeeded():
-            self.read_weights()
-
-    def copyWeightsToHostIfNeeded(self) -> bool:
-        """The same if the device has newer ones; whether it had."""
-        stale = [state for state in self._states() if state.newest_on() is self]
-        for state in stale:
-            state.to_host()
-        return bool(stale)
-
-    def copyWeightsToDevice(self) -> None:
-        """Writes the host's parameters and buffers to the device.
-
-        Raises:
-            AssertionError: no IPUs are attached.
-        """
-        self._check_attached()
-        for state in self._states():
-            state.host_is_newer()
-        self._write_weights()
-
-    def load_state_dict(self, state_dict: Dict[str, Any], strict: bool = True) -> Any:
-        """Sets the model's parameters and buffers, on the device as well if it is attached."""
-        result = self._user_model.load_state_dict(state_dict, strict)
-        if self.isAttachedToDevice():
-            self.copyWeightsToDevice()
-        return result
-
-    def state_dict(self, *args, **kwargs) -> Dict[str, torch.Tensor]:
-        """The model's state, with plain tensors."""
-        self.copyWeightsToHostIfNeeded()
-        return self._user_model.state_dict(*args, **kwargs)
+        if not self._core.is_loaded:
+            raise _errors.py_error("Device is not attached")
 
     def _read_other_state(self) -> None:
         """Keeps what the device has beside weights: the optimiser's state, random numbers."""
@@ -372,23 +345,33 @@ class PoplarExecutor:
     def rng_state(self) -> List[int]:
         """The seed of random numbers, and how many micro-batches have drawn any.
 
+        Without IPUs, it is the state with which the model goes on when it has some.
+
         Raises:
-            AssertionError: no IPUs are attached.
+            poptorch.Error: the model is not compiled.
         """
-        self._check_attached()
-        return random_state(self._core)
+        self._check_compiled()
+        if self._core.is_loaded:
+            return random_state(self._core)
+        if self._rng_state is not None:
+            return list(self._rng_state)
+        return [getattr(self._options, "random_seed", 0) % 2**64, 0]
 
     @rng_state.setter
     def rng_state(self, state: List[int]) -> None:
-        self._check_attached()
-        set_random_state(self._core, state)
+        self._check_compiled()
+        check_random_state(state)
+        if self._core.is_loaded:
+            set_random_state(self._core, state)
+        else:
+            self._rng_state = list(state)
 
     # --- Running.
 
     def _run(self, call: Call):
         inputs = call.memory()
-        copies = self._core.output_copies
-        outputs = [output(dtype, dims, copies) for dtype, dims in self._core.output_types()]
+        types = zip(self._core.output_types(), self._core.output_copies)
+        outputs = [output(dtype, dims, copies) for (dtype, dims), copies in types]
         memory = [
             [(tensor.data_ptr(), tensor.numel() * tensor.element_size()) for tensor in tensors]
             for tensors in (inputs, outputs)
@@ -408,11 +391,14 @@ class PoplarExecutor:
             raise
         self._has_trained()
         self._has_run = True
+        self._log_cycles()
         written = self._core.written_inputs
-        results = outputs[: len(outputs) - len(written)]
+        anchored = len(outputs) - self._anchors.count
+        count = anchored - len(written)
+        self._anchors.take(self._core, outputs[anchored:])
         final = self._options.output_mode == enums.OutputMode.Final
-        call.write_back(zip(written, outputs[len(results) :]), final)
-        return rebuild(self._results, results)
+        call.write_back(zip(written, outputs[count:anchored]), final)
+        return rebuild(self._captured.results, outputs[:count])
 
     def _has_trained(self) -> None:
         """The device has other weights than the host from now on, if it trains."""
@@ -436,37 +422,3 @@ class PoplarExecutor:
         self._device_optimizer.replace(optimizer)
         if self.isAttachedToDevice():
             self._device_optimizer.take()
-
-    def cycleCount(self) -> int:
-        """The cycles that the last call took on the IPUs.
-
-        Raises:
-            AssertionError: they are not counted, or there was no call.
-        """
-        popart = self._options._Popart.options
-        if not popart.get("instrumentWithHardwareCycleCounter"):
-            raise _errors.py_error(
-                "Cycle count logging is disabled. Please set option logCycleCount to True to"
-                " enable."
-            )
-        if not self._has_run:
-            raise _errors.py_error(
-                "Please run the model at least once before obtaining cycle count."
-            )
-        if uses_ipu_model(self._options):
-            raise _errors.py_error("Cycle count logging is only supported on actual IPU hardware.")
-        return self._core.cycles()
-
-
-class _Progress:
-    """Shows the steps of a compilation."""
-
-    def __init__(self) -> None:
-        from .progress import CompilationProgressBar  # pylint: disable=import-outside-toplevel
-
-        self.bar = CompilationProgressBar()
-
-    def __call__(self, step: str, done: int, total: int) -> None:
-        self.bar(done * 100 // max(total, 1), 100)
-
-

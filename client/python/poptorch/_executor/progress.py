@@ -80,3 +80,17 @@ class CompilationProgressBar:
 
     def __repr__(self) -> str:
         return "CompilationProgressBar()"
+
+
+class CompilerProgress:
+    """Shows the steps of poptorch_core.Model.compile."""
+
+    def __init__(self) -> None:
+        self._bar = CompilationProgressBar()
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        self._bar(done * 100 // max(total, 1), 100)
+
+    def close(self) -> None:
+        """Ends the line of the bar."""
+        self._bar.close()

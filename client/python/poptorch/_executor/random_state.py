@@ -41,13 +41,18 @@ def random_state(model: Any) -> List[int]:
     return [_read(model, _SEED), _read(model, _COUNTER)]
 
 
+def check_random_state(state: List[int]) -> None:
+    """Raises ValueError unless this can be the state of random numbers."""
+    if len(state) != 2:
+        raise ValueError(f"The state of random numbers has {len(state)} numbers, must have 2")
+
+
 def set_random_state(model: Any, state: List[int]) -> None:
     """Goes on from a state that `random_state` returned.
 
     Raises:
         ValueError: it is none.
     """
-    if len(state) != 2:
-        raise ValueError(f"The state of random numbers has {len(state)} numbers, must have 2")
+    check_random_state(state)
     _write(model, _SEED, state[0])
     _write(model, _COUNTER, state[1])
