@@ -76,23 +76,24 @@ absl::Status Builder::AddLoss() {
   return graph_.TakeStatus();
 }
 
-void Builder::SetMemoryProportions() {
-  if (proportions_.empty()) return;
-  std::vector<graph::Node> nodes = graph_.nodes();
-  for (const auto& [number, proportion] : proportions_) {
-    program::v1::Instruction& op = nodes[number].instruction;
-    if (op.has_mat_mul()) {
-      op.mutable_mat_mul()->mutable_plan()->set_memory_proportion(proportion);
-    } else if (op.has_convolution()) {
-      op.mutable_convolution()->mutable_plan()->set_memory_proportion(proportion);
-    }
+// Gradients compute spans again: all values but those inside of spans are kept.
+absl::Status Builder::KeepOutsideSpans() {
+  const bool pipelined = options_.strategy == Strategy::kPipelined && built_.ipus > 1;
+  if (!marks_.spans() || !options_.training || options_.recomputation || pipelined)
+    return absl::OkStatus();
+  built_.recomputes = true;
+  for (uint32_t value : marks_.outside_spans()) graph_.Checkpoint({value});
+  for (ValueId value : marks_.spans()->results()) {
+    VPOD_ASSIGN_OR_RETURN(const Tensor result, ValueOf(value));
+    graph_.Checkpoint(result);
   }
-  graph_.SetNodes(std::move(nodes));
+  return graph_.TakeStatus();
 }
 
 absl::StatusOr<BuiltGraph> Builder::Build() {
   VPOD_RETURN_IF_ERROR(CheckTape(tape_));
   VPOD_RETURN_IF_ERROR(ListSources());
+  marks_.ReadTape();
   for (const Record& record : tape_.records) VPOD_RETURN_IF_ERROR(AddRecord(record));
   VPOD_RETURN_IF_ERROR(RecordRegions());
   VPOD_RETURN_IF_ERROR(UnsupportedError());
@@ -104,7 +105,8 @@ absl::StatusOr<BuiltGraph> Builder::Build() {
   VPOD_RETURN_IF_ERROR(AddAnchors());
   VPOD_RETURN_IF_ERROR(AddLoss());
   VPOD_RETURN_IF_ERROR(AssignState());
-  SetMemoryProportions();
+  VPOD_RETURN_IF_ERROR(KeepOutsideSpans());
+  marks_.SetProductPlans(graph_);
   return std::move(built_);
 }
 

@@ -13,6 +13,7 @@
 #include "client/aten/lower.h"
 #include "client/graph/graph.h"
 #include "client/poptorch/build.h"
+#include "client/poptorch/marks.h"
 #include "client/poptorch/program.h"
 
 namespace vpod::poptorch {
@@ -46,7 +47,8 @@ class Builder {
         values_(tape.values.size()),
         stopped_(tape.values.size()),
         has_gradient_(tape.values.size(), false),
-        sources_(tape.values.size()) {
+        sources_(tape.values.size()),
+        marks_(tape) {
     for (const compiler::ParameterGroup& group : optimizer.groups)
       grouped_.insert(group.variables.begin(), group.variables.end());
   }
@@ -99,7 +101,7 @@ class Builder {
   absl::Status AddAnchors();
   absl::Status AssignState();
   absl::Status AddLoss();
-  void SetMemoryProportions();
+  absl::Status KeepOutsideSpans();
 
   const Tape& tape_;
   const ModelOptions& options_;
@@ -110,7 +112,7 @@ class Builder {
   std::vector<bool> has_gradient_;             // by number: depends on a parameter that is trained
   std::vector<Source> sources_;                // by number
   std::map<ValueId, std::string> mismatches_;  // outputs of other types than on the tape
-  std::map<size_t, float> proportions_;        // of the nodes that are products, by their number
+  Marks marks_;
   // The regions of the graph, with their numbers on the tape.
   std::vector<std::pair<graph::Graph::Region, size_t>> regions_;
   bool in_region_ = false;

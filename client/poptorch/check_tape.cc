@@ -30,6 +30,9 @@ class Checker {
     for (ValueId value : tape_.checkpoints) {
       if (!Exists(value)) return Bad("a checkpoint");
     }
+    for (const auto& [first, end] : tape_.recomputed) {
+      if (first > end || end > tape_.records.size()) return Bad("a recomputed span");
+    }
     for (const Region& region : tape_.regions) {
       VPOD_RETURN_IF_ERROR(CheckRecords(region.records));
       for (ValueId cotangent : region.cotangents) {

@@ -232,8 +232,10 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const TapeProgram& program,
   }
   // A program that does not train computes nothing again.
   if (options.training) {
-    compile.recomputation = options.recomputation.value_or(
-        pipelined ? compiler::Recomputation::kPipeline : compiler::Recomputation::kNone);
+    compile.recomputation =
+        options.recomputation.value_or(pipelined          ? compiler::Recomputation::kPipeline
+                                       : built.recomputes ? compiler::Recomputation::kAll
+                                                          : compiler::Recomputation::kNone);
     compile.off_chip_activations = options.off_chip_activations;
     compile.off_chip_optimizer_state = options.off_chip_optimizer_state;
     compile.off_chip_accumulators = options.off_chip_accumulators;

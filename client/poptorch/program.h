@@ -96,6 +96,13 @@ struct Tape {
   std::vector<ValueId> checkpoints;
   std::vector<std::pair<ValueId, float>> available_memory;  // share of a tile for what makes it
   std::vector<Region> regions;
+  // The type of partial results, float16 or float32, of the convolution that makes a value. It
+  // concerns convolutions of float16.
+  std::vector<std::pair<ValueId, int>> partials;
+  // Spans of records, (first, end), whose values gradients compute again from what the span reads,
+  // if no recomputation is asked for and the model is no pipeline. A record belongs to the widest
+  // span around it.
+  std::vector<std::pair<uint32_t, uint32_t>> recomputed;
 };
 
 // How the IPUs of a replica share the work: poptorch.PipelinedExecution and its siblings.
@@ -123,7 +130,7 @@ struct ModelOptions {
   bool synthetic_data = false;  // inputs are zeros, whatever a call is given, and so are outputs
   Strategy strategy = Strategy::kPipelined;
   bool round_ipus_up = false;  // autoRoundNumIPUs
-  // Unset: kPipeline for pipelines of several IPUs, otherwise kNone.
+  // Unset: kPipeline for pipelines of several IPUs, otherwise that of Tape::recomputed.
   std::optional<compiler::Recomputation> recomputation;
   compiler::OutputMode output_mode = compiler::OutputMode::kAll;
   uint32_t output_period = 1;  // for kEveryN

@@ -162,12 +162,7 @@ absl::Status Builder::AddRecord(const Record& record) {
   EnterBlock(record.block);
   const size_t first_node = graph_.nodes().size();
   VPOD_RETURN_IF_ERROR(AddOperator(record));
-  for (const auto& [value, proportion] : tape_.available_memory) {
-    if (std::find(record.outputs.begin(), record.outputs.end(), value) == record.outputs.end())
-      continue;
-    for (size_t node = first_node; node < graph_.nodes().size(); ++node)
-      proportions_[node] = proportion;
-  }
+  marks_.AddNodes(static_cast<size_t>(&record - tape_.records.data()), first_node, graph_);
   return absl::OkStatus();
 }
 

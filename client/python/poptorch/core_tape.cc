@@ -98,6 +98,8 @@ Tape TapeOf(const py::object& tape) {
   result.checkpoints = tape.attr("checkpoints").cast<std::vector<ValueId>>();
   result.available_memory =
       tape.attr("available_memory").cast<std::vector<std::pair<ValueId, float>>>();
+  result.partials = tape.attr("partials").cast<std::vector<std::pair<ValueId, int>>>();
+  result.recomputed = tape.attr("recomputed").cast<std::vector<std::pair<uint32_t, uint32_t>>>();
   result.parameters = NamedValuesOf(tape.attr("parameters"));
   result.buffers = NamedValuesOf(tape.attr("buffers"));
   result.inputs = NamedValuesOf(tape.attr("inputs"));

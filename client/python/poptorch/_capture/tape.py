@@ -85,6 +85,7 @@ class Tape:
         losses: (value, name of the loss function) in program order.
         checkpoints: values that recomputation keeps.
         available_memory: (value, share of the tile memory that its producer may use).
+        partials: (result of a convolution, ScalarType number of its partial results).
         recomputed: (first record, end) of the spans of torch.utils.checkpoint.
         regions: gradient regions, see `_regions`.
     """
@@ -107,6 +108,7 @@ class Tape:
         self.losses: List[Tuple[int, str]] = []
         self.checkpoints: List[int] = []
         self.available_memory: List[Tuple[int, float]] = []
+        self.partials: List[Tuple[int, int]] = []
         self.recomputed: List[Tuple[int, int]] = []
         self.regions: List[tuple] = []
 
@@ -180,5 +182,5 @@ class Tape:
         return (
             self.operators, self.values, self.records, self.scopes, self.lines, self.blocks,
             self.parameters, self.buffers, self.inputs, self.constants, self.results, self.losses,
-            self.checkpoints, self.available_memory, self.recomputed, self.regions,
+            self.checkpoints, self.available_memory, self.partials, self.recomputed, self.regions,
         )  # fmt: skip
