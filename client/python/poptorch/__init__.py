@@ -8,16 +8,8 @@ if _environment.runs_doctor():  # It says why the rest cannot be imported.
     raise SystemExit(doctor.main())
 _environment.check()
 
-from . import enums, optim, options
-from ._blocks import (
-    BeginBlock,
-    Block,
-    BlockFunction,
-    BlockId,
-    LegacyBeginBlockFn,
-    removeBlocks,
-)
-from ._capture.losses import identity_loss
+from . import enums, ops, optim, options, profiling, testing
+from ._blocks import BlockId
 from ._custom_parsers import ICustomArgParser, registerCustomArgParser
 from ._data.dataloader import DataLoader
 from ._errors import Error, RecoverableError, UnrecoverableError
@@ -29,6 +21,7 @@ from ._executor.poplar_executor import PoplarExecutor
 from ._logging import install_hooks, logger, setLogLevel
 from ._printing import module_repr, print
 from .enums import *
+from .ops import *
 from .options import *
 
 __version__ = "3.2.0"

@@ -1,15 +1,14 @@
 from typing import Any
 
-from . import enums as enums, optim as optim, options as options
-from ._blocks import (
-    BeginBlock as BeginBlock,
-    Block as Block,
-    BlockFunction as BlockFunction,
-    BlockId as BlockId,
-    LegacyBeginBlockFn as LegacyBeginBlockFn,
-    removeBlocks as removeBlocks,
+from . import (
+    enums as enums,
+    ops as ops,
+    optim as optim,
+    options as options,
+    profiling as profiling,
+    testing as testing,
 )
-from ._capture.losses import identity_loss as identity_loss
+from ._blocks import BlockId as BlockId
 from ._custom_parsers import (
     ICustomArgParser as ICustomArgParser,
     registerCustomArgParser as registerCustomArgParser,
@@ -24,6 +23,10 @@ from ._errors import (
 from ._executor.hardware import (
     ipuHardwareIsAvailable as ipuHardwareIsAvailable,
     ipuHardwareVersion as ipuHardwareVersion,
+)
+from ._executor.hooks import (
+    registerPostCompileHook as registerPostCompileHook,
+    registerPreCompileHook as registerPreCompileHook,
 )
 from ._executor.model import (
     inferenceModel as inferenceModel,
@@ -49,6 +52,29 @@ from .enums import (
     SharingStrategy as SharingStrategy,
     SyncPattern as SyncPattern,
     VariableRetrievalMode as VariableRetrievalMode,
+)
+from .ops import (
+    BeginBlock as BeginBlock,
+    Block as Block,
+    BlockFunction as BlockFunction,
+    CPU as CPU,
+    LegacyBeginBlockFn as LegacyBeginBlockFn,
+    MultiConv as MultiConv,
+    NameScope as NameScope,
+    ctc_beam_search_decoder as ctc_beam_search_decoder,
+    custom_op as custom_op,
+    dynamic_slice as dynamic_slice,
+    dynamic_update as dynamic_update,
+    for_loop as for_loop,
+    identity_loss as identity_loss,
+    ipu_print_tensor as ipu_print_tensor,
+    nop as nop,
+    recomputationCheckpoint as recomputationCheckpoint,
+    removeBlocks as removeBlocks,
+    serializedMatMul as serializedMatMul,
+    set_available_memory as set_available_memory,
+    set_overlap_for_input as set_overlap_for_input,
+    set_overlap_for_output as set_overlap_for_output,
 )
 from .options import (
     Attribute as Attribute,

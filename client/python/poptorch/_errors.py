@@ -200,6 +200,122 @@ VELOCITY_SCALING_IGNORED = (
     "velocity_scaling value ignored when using the separate variant (use_combined_accum=False)."
 )
 
+# --- Operators of poptorch.ops.
+AVAILABLE_MEMORY_RANGE = "available_memory_proportion is %s, must be a number from 0 to 1"
+CHECKPOINT_TENSOR = "poptorch.recomputationCheckpoint takes tensors, but got %s"
+CPU_ANCHORS = "A model with poptorch.CPU has several programs: it cannot have anchored tensors"
+CPU_CALLABLE = "poptorch.CPU calls a function or a module, but got %s"
+CPU_DEVICE_ID = (
+    "A model with poptorch.CPU has several programs, each on IPUs of its own: useIpuId cannot say on"
+    " which"
+)
+CPU_INPUT_GROUPS = "A model with poptorch.CPU must have an inputReplicaGrouping of size 1"
+CPU_SAVED = "A model with poptorch.CPU cannot be saved: its functions of the host are not in files"
+CPU_TRANSFERS = "A model with poptorch.CPU has several programs: it has no performance counters"
+CPU_WRITES = (
+    "'%s' is written by a model with poptorch.CPU, and used in another part of it between two calls"
+    " of the host: each part has parameters and buffers of its own"
+)
+CTC_EAGER = (
+    "poptorch.ctc_beam_search_decoder cannot run: neither the host nor these IPUs have the operator"
+)
+CTC_SHAPES = (
+    "poptorch.ctc_beam_search_decoder takes probs of shape [time, batch, classes] and lengths of"
+    " shape [batch], but got %s and %s"
+)
+CUSTOM_OP_ASCII = "%s contains non-ASCII characters."
+CUSTOM_OP_EAGER = (
+    "The custom operator %s::%s, version %s, cannot run: custom operators are libraries for PopART,"
+    " which is not part of this system"
+)
+CUSTOM_OP_KEY = "All attribute keys must be strings."
+CUSTOM_OP_MIXED = "The types in a list/tuple attribute must all be the same."
+CUSTOM_OP_RANGE = "%g is too %s for a Popart float attribute."
+CUSTOM_OP_VALUE = "Attribute values must be floats, ints, strings, or a list or tuple of them."
+DYNAMIC_DIMENSION = "Dimension must be an integer."
+DYNAMIC_DIMENSION_RANGE = "Dimension is %d, must be one of the %d dimensions of the tensor"
+DYNAMIC_SIZE = "Size must be an integer."
+DYNAMIC_START = "start must be an integer tensor with one element, but is %s of shape %s"
+DYNAMIC_STEP = "Step must be an integer."
+DYNAMIC_UPDATE_RANK = "input and src tensors must have same dimensionality. (%d) vs (%d)"
+DYNAMIC_UPDATE_SHAPE = "src has the shape %s, must have %s: that of the slice of input"
+DYNAMIC_UPDATE_TYPE = "input and src tensor must have same dtype. (%s vs %s)"
+LOOP_COUNT = "poptorch.for_loop: count is %s, must be an integer of 0 or more"
+LOOP_LIST = (
+    "poptorch.for_loop expects input tensors (inputs) to be a list of tensors. (Object is not list)"
+)
+LOOP_RESULT = "poptorch.for_loop: result %d of body is of %s, must be a tensor"
+LOOP_RESULTS = "poptorch.for_loop: body returns %d tensors, must return %d, as many as it takes"
+LOOP_SHAPE = (
+    "poptorch.for_loop: result %d of body is %s of shape %s, must be %s of shape %s like the"
+    " argument, because it is the argument of the next turn"
+)
+LOOP_TENSOR = (
+    "poptorch.for_loop expects input tensors (inputs) to be a list of tensors. (Object contained in"
+    " list at index %d is not torch.tensor)"
+)
+LOOP_TRAINING = "poptorch.for_loop() is only supported in inference"
+MULTI_CONV_COUNT = "%s of poptorch.MultiConv has %d values for %d convolutions"
+MULTI_CONV_DITHERING = "value must be bool or list of bools"
+MULTI_CONV_EMPTY = "Unexpected end_multi_conv: there is no convolution in poptorch.MultiConv"
+MULTI_CONV_IGNORED = (
+    "poptorch.MultiConv: %s changes nothing, because convolutions run one after the other on all"
+    " tiles"
+)
+MULTI_CONV_NESTED = "Nested poptorch.MultiConv is not supported."
+MULTI_CONV_PARTIALS = "Invalid partials types. Expecting torch.float or torch.half"
+OPERAND_TENSOR = "%s must take a torch.tensor input. %s is not supported."
+OVERLAP_IO_TILES = (
+    "No IO tiles allocated. You must allocate at least 32 IO tiles using"
+    " poptorch.Options().TensorLocations.numIOTiles."
+)
+OVERLAP_MODE = "The mode of an overlap is %s, must be one of poptorch.OverlapMode"
+OVERLAP_NOT_ALONE = (
+    "poptorch.set_overlap_for_input must be the only op applied to an input. This is not the case"
+    " for input %d to the model."
+)
+OVERLAP_NO_EFFECT = (
+    "poptorch.set_overlap_for_input and poptorch.set_overlap_for_output do not change the time of a"
+    " run"
+)
+OVERLAP_NO_INPUT = (
+    "poptorch.set_overlap_for_input applied on a node which is not a tensor input to the model."
+)
+OVERLAP_NO_OUTPUT = (
+    "poptorch.set_overlap_for_output applied on a node which is not a tensor output to the model."
+)
+OVERLAP_OUTPUT_MODE = (
+    "Unsupported output mode for overlapped IO. Only poptorch.OutputMode.All and"
+    " poptorch.OutputMode.Sum have overlapped outputs."
+)
+OVERLAP_PIPELINED = (
+    "Overlapped IO is not supported with poptorch.PipelinedExecution. If you are using only one"
+    " IPU, please switch to poptorch.ShardedExecution."
+)
+OVERLAP_RETURNED_TWICE = (
+    "poptorch.set_overlap_for_output cannot be used with a tensor that is returned twice. Please"
+    " check all returned tensors including those nested in tuples/lists."
+)
+PRINT_GRADIENT = (
+    "poptorch.ipu_print_tensor: the gradient of '%s' is not printed: models on IPUs print values of"
+    " forward alone. print_gradient=False silences this warning."
+)
+PRINT_IN_BACKWARD = "poptorch.ipu_print_tensor is not supported in backward functions."
+SERIALIZED_DIMENSIONS = (
+    "poptorch.serializedMatMul takes matrices, but the operands have %d and %d dimensions"
+)
+SERIALIZED_FACTOR = (
+    "The factor of poptorch.serializedMatMul is %d, must divide the %d elements of the dimension"
+    " '%s'"
+)
+SLICE_DESCENDS = (
+    "Taking a slice of a tensor with the end less than the start is not supported."
+)
+SLICE_EMPTY = "The start and end of a slice must be different."
+SLICE_FACTOR = "The size of the slice (%d) must be a factor of the slicing dimension (%d)."
+SLICE_STEP = "The step of a slice is %d, must be 1 or more"
+SLICE_TOO_LONG = "The size of the slice (%d) must be at most that of the slicing dimension (%d)."
+
 # --- Arguments.
 ARGUMENT_MISSING = "Mandatory parameter %s missing"
 ARGUMENT_TWICE = "Parameter %s was passed more than once"

@@ -78,7 +78,9 @@ class _Extension:
         """Those that can be compiled."""
         return core().operators()
 
-    def capture(self, module, args: tuple, kwargs: dict, *, supported) -> tuple:
+    def capture(
+        self, module, args: tuple, kwargs: dict, *, supported, training: bool = False
+    ) -> tuple:
         """As _capture.capture, but goes on with operators that cannot be compiled.
 
         Raises:
@@ -88,7 +90,7 @@ class _Extension:
         unsupported: list = []
         try:
             tape, structure = _capture.capture(
-                module, args, kwargs, supported=supported, refused=unsupported
+                module, args, kwargs, supported=supported, refused=unsupported, training=training
             )
         except _errors.Error as error:
             unsupported += getattr(error, "operators", ())

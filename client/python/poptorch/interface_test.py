@@ -8,7 +8,7 @@ import unittest
 
 import poptorch
 
-_MODULES = {"enums", "optim", "options"}
+_MODULES = {"enums", "ops", "optim", "options", "profiling", "testing"}
 _LAZY = {"AsynchronousDataAccessor", "poptorch_core"}
 _STUBS = pathlib.Path(poptorch.__file__).with_suffix(".pyi")
 

@@ -30,6 +30,7 @@ def capture(
     *,
     supported: Optional[Callable[[str], bool]] = None,
     refused: Optional[list] = None,
+    training: bool = False,
 ) -> Tuple[Tape, Any]:
     """Records one forward pass.
 
@@ -41,6 +42,7 @@ def capture(
         supported: tells whether an operator such as "add.Tensor" can be compiled.
         refused: gets the operators that cannot, as errors.listed gives them. Without a list they
             are an error, as operators whose result has no known shape always are.
+        training: whether the model is to be trained.
 
     Returns:
         The tape, and the structure of forward's result, see `_structure.rebuild`.
@@ -55,16 +57,16 @@ def capture(
         try:
             _capturing = True
             with contextlib.ExitStack() as stack:
-                return _captured(stack, module, args, kwargs, supported, refused)
+                recorder = _recorder.Recorder(Tape(), supported, training)
+                return _captured(stack, module, args, kwargs, recorder, refused)
         finally:
             _capturing = False
 
 
 def _captured(
-    stack: contextlib.ExitStack, module, args, kwargs, supported, refused
+    stack: contextlib.ExitStack, module, args, kwargs, recorder: _recorder.Recorder, refused
 ) -> Tuple[Tape, Any]:
-    tape = Tape()
-    recorder = _recorder.Recorder(tape, supported)
+    tape = recorder.tape
     stack.enter_context(torch.enable_grad())
     # Scripted functions would otherwise be another graph after their first calls.
     stack.enter_context(torch.jit.optimized_execution(False))
@@ -93,6 +95,7 @@ def _captured(
     inputs.finish()
     if not tape.results:
         raise errors.cpp_error(errors.EMPTY)
+    tape.results.extend(value for value, *_ in tape.prints)
     return tape, structure
 
 
@@ -113,7 +116,7 @@ def _enter_scopes(patches: _patches.Patches, module) -> None:
     def call(recorder, old, args, kwargs):
         if args[0]._backward_hooks:
             _patches.warn_once(recorder, errors.BACKWARD_HOOKS)
-        with recorder.scope(paths.get(id(args[0]), recorder.scopes[-1])):
+        with recorder.module(paths.get(id(args[0]))):
             return old(*args, **kwargs)
 
     patches.wrap(nn.Module, "__call__", call)

@@ -139,6 +139,35 @@ def backward_write() -> Error:
     )
 
 
+def host_call_trains(name: str) -> Error:
+    """A model that trains calls a function on the host."""
+    return cpp_error(
+        f"poptorch.CPU('{name}') is in a model that trains: functions on the host are only supported"
+        " in inference."
+    )
+
+
+def host_result(name: str, tensor) -> Error:
+    """A function on the host gives something that the device cannot take."""
+    what = (
+        "no tensor"
+        if tensor is None
+        else f"a tensor of shape {list(tensor.shape)} on {tensor.device}"
+    )
+    return cpp_error(
+        f"poptorch.CPU('{name}') returned {what}, must return tensors with elements on the host."
+    )
+
+
+def host_results(name: str, found, expected) -> Error:
+    """A function on the host gives other tensors than while the model was captured."""
+    words = lambda types: ", ".join(f"{dtype} of shape {list(shape)}" for dtype, shape in types)
+    return py_error(
+        f"poptorch.CPU('{name}') returned {words(found)}, must return {words(expected)}, as when the"
+        " model was compiled."
+    )
+
+
 def early_use() -> Error:
     """The result of an autograd function meets an operator that no torch function has called."""
     return cpp_error(
@@ -158,8 +187,11 @@ def listed(operators: dict) -> List[Tuple[str, Place]]:
     Args:
         operators: (operator, …) -> Place.
     """
-    bases = [(operator.partition(".")[0], where) for (operator, *_), where in operators.items()]
-    return [(base if "::" in base else f"aten::{base}", where) for base, where in bases]
+    found = []
+    for (operator, *_), where in operators.items():
+        space, _, base = operator.rpartition("::")
+        found.append((f"{space or 'aten'}::{base.partition('.')[0]}", where))
+    return found
 
 
 def unsupported(operators: dict) -> Error:

@@ -11,6 +11,7 @@ import torch
 from .. import _block_state
 from . import errors
 from .functionalise import Functionaliser, View
+from .products import LEAST_SHARE, producer_of, products_of
 from .tape import HELD, Tape, dtype_number
 
 META = torch.device("meta")
@@ -50,10 +51,20 @@ class Recorder:
     All are meta tensors.
     """
 
-    def __init__(self, tape: Tape, supported: Optional[Callable[[str], bool]] = None) -> None:
+    def __init__(
+        self,
+        tape: Tape,
+        supported: Optional[Callable[[str], bool]] = None,
+        is_training: bool = False,
+    ) -> None:
         self.tape = tape
+        self.is_training = is_training
         self.thread = threading.get_ident()
         self.scopes: List[str] = [""]
+        self.modules: List[str] = [""]  # paths of the modules that are called
+        # A context in which the module has its own parameters and buffers.
+        self.originals: Callable = contextlib.nullcontext
+        self.multi_conv_start: Optional[int] = None  # the first record of an open MultiConv
         self.functions: List[str] = []  # the names of the torch functions that are called
         self.making_data = False  # while a torch function makes a host tensor of Python data
         self.warned: set = set()  # texts
@@ -222,6 +233,18 @@ class Recorder:
             self.is_muted = before
 
     @contextlib.contextmanager
+    def outside(self):
+        """The program runs as without a capture, with its own parameters and buffers."""
+        making_data, self.making_data = self.making_data, True
+        with self.muted(), self.originals():
+            activate(None)
+            try:
+                yield
+            finally:
+                activate(self)
+                self.making_data = making_data
+
+    @contextlib.contextmanager
     def recorded_as(self, operator: str, arguments: list):
         """The next operator is recorded with this name and these arguments."""
         self.instead = (operator, arguments)
@@ -278,12 +301,32 @@ class Recorder:
 
     @contextlib.contextmanager
     def scope(self, path: str):
-        """Operators belong to the module with this path."""
+        """Operators belong to the part of the model with this path."""
         self.scopes.append(path)
         try:
             yield
         finally:
             self.scopes.pop()
+
+    @contextlib.contextmanager
+    def module(self, path: Optional[str]):
+        """Operators belong to the module with this path; None: to the one there is.
+
+        A name scope around the call of an inner module is a part of its scope: "layer.name.inner".
+        """
+        outer, scope = self.modules[-1], self.scopes[-1]
+        if path is None:
+            path, inner = outer, scope
+        elif scope != outer and path.startswith(f"{outer}." if outer else ""):
+            inner = f"{scope}.{path[len(outer):].lstrip('.')}".rstrip(".")
+        else:
+            inner = path
+        self.modules.append(path)
+        try:
+            with self.scope(inner):
+                yield
+        finally:
+            self.modules.pop()
 
     # --- Marks. They are of the forward pass: in a region they mean nothing.
 
@@ -293,10 +336,20 @@ class Recorder:
             self.tape.losses.append((self.value_of(tensor), name))
 
     def mark_checkpoint(self, tensor: torch.Tensor) -> None:
-        """Recomputation keeps this tensor."""
-        if not self.in_region:
-            self.tape.checkpoints.append(self.value_of(tensor))
+        """Recomputation keeps this tensor; inputs, parameters and the like are kept anyway."""
+        value = self.value_of(tensor)
+        if not self.in_region and producer_of(self.tape, value) is not None:
+            self.tape.checkpoints.append(value)
 
     def mark_available_memory(self, tensor: torch.Tensor, share: float) -> None:
-        """The operator that makes this tensor may use a share of the tile memory."""
-        self.tape.available_memory.append((self.value_of(tensor), share))
+        """The products that make this tensor may use a share of the tile memory."""
+        for value in products_of(self.tape, self.value_of(tensor)):
+            self.mark_product(value, share)
+
+    def mark_product(self, value: int, share: float) -> None:
+        """The product or convolution with this result may use a share of the tile memory."""
+        self.tape.available_memory.append((value, max(share, LEAST_SHARE)))
+
+    def mark_partials(self, value: int, dtype: torch.dtype) -> None:
+        """The convolution with this result has partial results of a type."""
+        self.tape.partials.append((value, dtype_number(dtype)))

@@ -81,13 +81,20 @@ class Tape:
         buffers, inputs: (name, value, final value). The final value of an input that forward
             wrote into is copied back to the caller.
         constants: (value, bytes), contiguous and little-endian.
-        results: values, flattened in the structure of what forward returned.
+        results: values, flattened in the structure of what forward returned; behind them those of
+            `prints`.
         losses: (value, name of the loss function) in program order.
         checkpoints: values that recomputation keeps.
         available_memory: (value, share of the tile memory that its producer may use).
         partials: (result of a convolution, ScalarType number of its partial results).
+        overlaps: (value, the same value behind the mark, whether it is an input, OverlapMode) of
+            set_overlap_for_input and set_overlap_for_output.
+        prints: (value, title, TextFormat as a tuple) of ipu_print_tensor.
         recomputed: (first record, end) of the spans of torch.utils.checkpoint.
         regions: gradient regions, see `_regions`.
+        host_calls: (how many records come before, name, values of arguments, values of results) of
+            poptorch.CPU.
+        host_functions: what these call, see `host.HostFunction`. They tell no tapes apart.
     """
 
     def __init__(self) -> None:
@@ -109,8 +116,12 @@ class Tape:
         self.checkpoints: List[int] = []
         self.available_memory: List[Tuple[int, float]] = []
         self.partials: List[Tuple[int, int]] = []
+        self.overlaps: List[Tuple[int, int, bool, str]] = []
+        self.prints: List[Tuple[int, str, tuple]] = []
         self.recomputed: List[Tuple[int, int]] = []
         self.regions: List[tuple] = []
+        self.host_calls: List[Tuple[int, str, List[int], List[int]]] = []
+        self.host_functions: list = []
 
     @property
     def lines(self) -> List[str]:
@@ -182,5 +193,6 @@ class Tape:
         return (
             self.operators, self.values, self.records, self.scopes, self.lines, self.blocks,
             self.parameters, self.buffers, self.inputs, self.constants, self.results, self.losses,
-            self.checkpoints, self.available_memory, self.partials, self.recomputed, self.regions,
+            self.checkpoints, self.available_memory, self.partials, self.overlaps, self.prints,
+            self.recomputed, self.regions, self.host_calls,
         )  # fmt: skip

@@ -26,6 +26,8 @@ class Twins:
         self._twins: Dict[int, torch.Tensor] = {}
         self._state: List[Tuple[str, str, dict, str, torch.Tensor, int]] = []
         self._modules: List[Tuple[str, nn.Module]] = []
+        self._before: List[Tuple[dict, dict]] = []  # dictionaries, and what was exchanged in them
+        recorder.originals = self.originals
         if not isinstance(module, nn.Module):
             return
         self._modules = list(module.named_modules())
@@ -52,6 +54,7 @@ class Twins:
         for table in (part._parameters, part._buffers):
             before = dict(table)
             stack.callback(_restore_table, table, before)
+            self._before.append((table, {n: t for n, t in before.items() if t is not None}))
             for name, tensor in before.items():
                 if tensor is not None:
                     table[name] = self._twins[id(tensor)]
@@ -61,6 +64,22 @@ class Twins:
         for name, value in before.items():
             if name not in _OWN and self._holds(value, 0):
                 attributes[name] = self._exchanged(value)
+                self._before.append((attributes, {name: value}))
+
+    @contextlib.contextmanager
+    def originals(self):
+        """The module has its own parameters and buffers for a while."""
+        now = [
+            (owner, {name: owner[name] for name in before if name in owner})
+            for owner, before in self._before
+        ]
+        for owner, before in self._before:
+            owner.update(before)
+        try:
+            yield
+        finally:
+            for owner, twins in now:
+                owner.update(twins)
 
     def _holds(self, value: Any, depth: int) -> bool:
         if isinstance(value, torch.Tensor):

@@ -12,6 +12,7 @@ from .._blocks import module_repr
 from .._capture.capture import capture
 from .._capture.structure import rebuild
 from .._logging import logger
+from .._ops.overlap import check_overlaps
 from .._options.popart import validate
 from . import core_options as _core_options, hooks, weights as _weights
 from .anchors import AnchoredTensors, Anchors
@@ -22,9 +23,11 @@ from .counters import PerfCounters
 from .device_optimizer import DeviceOptimizer
 from .hardware import is_set, uses_ipu_model
 from .host_weights import HostWeights
+from .prints import Prints
 from .progress import CompilerProgress
 from .random_state import check_random_state, random_state, set_random_state
 from .saving import Captured, SavedModels
+from .segments import SegmentedModel
 from .tensor_names import TensorNames
 from .wrapped_module import EXECUTOR, wrapped_class
 
@@ -68,6 +71,7 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
         self._captured: Optional[Captured] = None  # what the model was compiled from
         self._names: Optional[TensorNames] = None
         self._anchors: Optional[Anchors] = None
+        self._prints: Optional[Prints] = None
         self._counters = None  # of the compiled model, once they were asked for
         self._on_device: Optional[Tuple] = None  # versions of the weights there
         self._written: frozenset = frozenset()  # names of state that forward writes
@@ -193,7 +197,10 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
         # An operator in place is its sibling out of place.
         supported = lambda name: name in known or name.replace("_.", ".", 1) in known
         with _block_state.capturing(self._options._execution_strategy):
-            tape, structure = capture(self._model, args, kwargs, supported=supported)
+            tape, structure = capture(
+                self._model, args, kwargs, supported=supported, training=self._training
+            )
+        check_overlaps(tape, self._options)
         captured = Captured(tape, structure, description)
         model, anchors = self._build(captured, uses_ipu_model(self._options))
         self._compile_core(model)
@@ -215,6 +222,9 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
         core_options = _core_options.model_options(self._options, self._training)
         core_options["allow_out_of_memory"] = allow_out_of_memory
         core_options["anchors"] = anchors.streams()
+        self._prints = Prints(tape, self._options, core_options)
+        if tape.host_calls:
+            return core_call(SegmentedModel, core().Model, tape, core_options), anchors
         return core_call(core().Model, tape, core_options, optimizer), anchors
 
     def _compile_core(self, model) -> None:
@@ -394,10 +404,11 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
         self._log_cycles()
         written = self._core.written_inputs
         anchored = len(outputs) - self._anchors.count
-        count = anchored - len(written)
         self._anchors.take(self._core, outputs[anchored:])
+        outputs = self._prints.take(outputs[:anchored], self._core.output_types())
+        count = len(outputs) - len(written)
         final = self._options.output_mode == enums.OutputMode.Final
-        call.write_back(zip(written, outputs[count:anchored]), final)
+        call.write_back(zip(written, outputs[count:]), final)
         return rebuild(self._captured.results, outputs[:count])
 
     def _has_trained(self) -> None:

@@ -1,0 +1,1 @@
+"""The functions and contexts of poptorch.ops."""
