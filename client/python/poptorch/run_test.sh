@@ -7,5 +7,5 @@ set -euo pipefail
 }
 # Threads of PyTorch that wait must not take cores from tests beside this one.
 export OMP_WAIT_POLICY=passive
-package=${1%%/poptorch/*}/poptorch
-PYTHONPATH=${package%/*}:$package/_testing exec /usr/bin/python3 "$1"
+modules=$PWD/client/python
+PYTHONPATH=$modules:$modules/poptorch/_testing exec /usr/bin/python3 "$1"
