@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# deb_test PACKAGE.deb PACKAGE-dev.deb KNOWN_HOLES: looks into the Debian packages.
+# deb_test PACKAGE.deb PACKAGE-dev.deb python3-poptorch.deb KNOWN_HOLES: looks into the Debian packages.
 set -euo pipefail
-deb=$1 dev_deb=$2 known_holes=$3
+deb=$1 dev_deb=$2 poptorch_deb=$3 known_holes=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-root=$work/root dev=$work/dev
+root=$work/root dev=$work/dev poptorch=$work/poptorch
 dpkg-deb -R "$deb" "$root"
 dpkg-deb -R "$dev_deb" "$dev"
+dpkg-deb -R "$poptorch_deb" "$poptorch"
 bad=0
 fail() { echo "error: $*"; bad=1; }
 
@@ -48,31 +49,54 @@ foreign=$(dpkg-deb -c "$deb" | awk '$2 != "root/root" || substr($1, 6, 1) == "w"
 modules=$root/usr/lib/python3/dist-packages
 PYTHONPATH=$modules /usr/bin/python3 -c 'import gcipuinfo; gcipuinfo.gcipuinfo' || fail "the distribution's Python cannot use gcipuinfo"
 PYTHONPATH=$modules /usr/bin/python3 -c 'import vpod; vpod.Graph()' || fail "the distribution's Python cannot use vpod"
-# The package does not depend on PyTorch, which all else of poptorch needs.
-PYTHONPATH=$modules/poptorch /usr/bin/python3 -c 'import poptorch_core; poptorch_core.operators()' || fail "the distribution's Python cannot use poptorch_core"
+
+# What needs PyTorch is in a package of its own, which depends on it.
+torch_modules=$poptorch/usr/lib/python3/dist-packages
+[ ! -e "$modules/poptorch" ] || fail "poptorch is in the package that does not depend on PyTorch"
+for file in __init__.py __init__.pyi py.typed doctor.py check.py _capture/capture.py; do
+  [ -f "$torch_modules/poptorch/$file" ] || fail "poptorch/$file is not in the package"
+done
+leftovers=$(find "$torch_modules" -name '*_test.py' -o -name _testing)
+[ -z "$leftovers" ] || fail "tests are in the package: $leftovers"
+for file in copyright examples/{README.md,basics.py,pipeline.py,images.py}; do
+  [ -f "$poptorch/usr/share/doc/python3-poptorch/$file" ] || fail "/usr/share/doc/python3-poptorch/$file is not in the package"
+done
+PYTHONPATH=$torch_modules/poptorch /usr/bin/python3 -c 'import poptorch_core; poptorch_core.operators()' || fail "the distribution's Python cannot use poptorch_core"
+if /usr/bin/python3 -c 'import torch' 2>/dev/null; then
+  PYTHONPATH=$torch_modules /usr/bin/python3 -c 'import poptorch; poptorch.Options()' || fail "the distribution's Python cannot use poptorch"
+else
+  echo "SKIPPED: python3-torch is not installed (deploy/packages-pytorch.txt): the package python3-poptorch is not imported"
+fi
 
 depends_of() { dpkg-deb -f "$1" Depends | tr ',' '\n' | awk '{print $1}'; }
+depends_of "$poptorch_deb" | grep -qx python3-torch || fail "python3-poptorch does not depend on python3-torch"
+! depends_of "$deb" | grep -q torch || fail "the package depends on PyTorch"
 
-# Every library that a program links is in a package of Depends.
-depends=$(depends_of "$deb")
-libraries=("$root"/usr/bin/* "$root"/usr/lib/libvpod.so.1 "$modules"/*.so "$modules"/vpod/*.so "$modules"/poptorch/*.so)
-linked=$(ldd "${libraries[@]}")
-! grep 'not found' <<<"$linked" || fail "libraries are missing here"
-for library in $(objdump -p "${libraries[@]}" | awk '$1 == "NEEDED" {print $2}' | sort -u); do
-  path=$(awk -v library="$library" '$1 == library && $2 == "=>" {print $3; exit}' <<<"$linked")
-  [ -n "$path" ] || continue # the dynamic linker itself
-  path=$(realpath "$path")
-  # dpkg knows some files by the name that they had before /lib became a link.
-  package=$({ dpkg -S "$path" || dpkg -S "${path#/usr}"; } 2>/dev/null | cut -d : -f 1)
-  names=$(dpkg-query -W -f '${Package}, ${Provides}' "$package" | tr ',' '\n' | awk 'NF {print $1}')
-  grep -qxF "$names" <<<"$depends" || fail "$library of package $package is linked and not in Depends"
-done
+# Every library that a program links is in a package of Depends: check_libraries PACKAGE.deb FILE…
+check_libraries() {
+  local depends linked library path package names
+  depends=$(depends_of "$1")
+  shift
+  linked=$(ldd "$@")
+  ! grep 'not found' <<<"$linked" || fail "libraries are missing here"
+  for library in $(objdump -p "$@" | awk '$1 == "NEEDED" {print $2}' | sort -u); do
+    path=$(awk -v library="$library" '$1 == library && $2 == "=>" {print $3; exit}' <<<"$linked")
+    [ -n "$path" ] || continue # the dynamic linker itself
+    path=$(realpath "$path")
+    # dpkg knows some files by the name that they had before /lib became a link.
+    package=$({ dpkg -S "$path" || dpkg -S "${path#/usr}"; } 2>/dev/null | cut -d : -f 1)
+    names=$(dpkg-query -W -f '${Package}, ${Provides}' "$package" | tr ',' '\n' | awk 'NF {print $1}')
+    grep -qxF "$names" <<<"$depends" || fail "$library of package $package is linked and not in Depends"
+  done
+}
+check_libraries "$deb" "$root"/usr/bin/* "$root"/usr/lib/libvpod.so.1 "$modules"/*.so "$modules"/vpod/*.so
+check_libraries "$poptorch_deb" "$torch_modules"/poptorch/*.so
 
 # The known holes of what the package depends on were judged.
 # "libspdlog1.10 spdlog", then "libspdlog1.10-fmt9 spdlog": the source of each installed package and of each name it provides.
 sources=$(dpkg-query -W -f '${db:Status-Status}, ${source:Package}, ${Package}, ${Provides}\n' |
   awk -F ', ' '$1 == "installed" {for (i = 3; i <= NF; ++i) {split($i, name, " "); if (name[1] != "") print name[1], $2}}')
-for package in $depends $(depends_of "$dev_deb"); do
+for package in $(depends_of "$deb") $(depends_of "$dev_deb") $(depends_of "$poptorch_deb"); do
   source=$(awk -v package="$package" '$1 == package {print $2; exit}' <<<"$sources")
   [ -n "$source" ] || continue # one of the two packages, or a choice that is not installed
   grep -q "^$source " "$known_holes" || fail "$package is in Depends, and its source package $source has no row in deploy/known-holes.txt"
@@ -94,6 +118,6 @@ for package in $(tr ' ' '\n' <"$work/all.d" | grep ^/usr/ | xargs realpath | xar
 done
 
 if command -v lintian >/dev/null; then
-  lintian --fail-on error "$deb" "$dev_deb" || fail "lintian finds errors"
+  lintian --fail-on error "$deb" "$dev_deb" "$poptorch_deb" || fail "lintian finds errors"
 fi
 exit $bad

@@ -2,7 +2,7 @@
 # ops_test RUN_CASES OPS: compares some cases of each op with PyTorch.
 set -euo pipefail
 /usr/bin/python3 -c 'import numpy, torch' 2>/dev/null || {
-  echo "SKIPPED: python3-torch is not installed (deploy/packages-test.txt): ops are not compared with PyTorch's"
+  echo "SKIPPED: python3-torch is not installed (deploy/packages-pytorch.txt): ops are not compared with PyTorch's"
   exit 0
 }
 # Threads of PyTorch that wait must not take cores from tests beside this one.

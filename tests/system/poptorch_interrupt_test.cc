@@ -35,7 +35,8 @@ bool IsMarked(TestPod& pod, const std::string& mark) {
 class PopTorchInterruptTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-test.txt)";
+    if (!HasPyTorch())
+      GTEST_SKIP() << "python3-torch is not installed (deploy/packages-pytorch.txt)";
     pod_.CreatePartition("p1", 1);
   }
 

@@ -24,7 +24,7 @@ bool HasPyTorch() {
 
 // The package's own test compares training and inference with eager PyTorch.
 TEST(PopTorchTest, ModelsRunAsInPyTorch) {
-  if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-test.txt)";
+  if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-pytorch.txt)";
   TestPod pod(4, {}, Environment());
   pod.CreatePartition("p4", 4);
   const Outcome outcome = pod.Run({"/usr/bin/python3", "client/python/poptorch/poptorch_test.py"});
@@ -48,7 +48,7 @@ std::set<std::string> Digests(const Outcome& outcome) {
 
 // On one IPU, on two one after the other, on two as a pipeline; on a POD and on an IPUModel.
 TEST(PopTorchTest, PlacementsAreEqualToTheBit) {
-  if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-test.txt)";
+  if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-pytorch.txt)";
   TestPod pod(4, {}, Environment());
   pod.CreatePartition("p4", 4);
   std::set<std::string> digests;
@@ -61,7 +61,7 @@ TEST(PopTorchTest, PlacementsAreEqualToTheBit) {
 
 // 16 replicas in one process, in four, and in sixteen: each process prints the same weights.
 TEST(PopTorchTest, InstancesAreEqualToTheBit) {
-  if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-test.txt)";
+  if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-pytorch.txt)";
   TestPod pod(16, {}, Environment());
   pod.CreatePartition("p16", 16);
   std::set<std::string> weights;

@@ -2,7 +2,7 @@
 # run_test TEST: runs a test of the package with the distribution's Python and PyTorch.
 set -euo pipefail
 /usr/bin/python3 -c 'import numpy, torch' 2>/dev/null || {
-  echo "SKIPPED: python3-torch is not installed (deploy/packages-test.txt): no model of PyTorch is run"
+  echo "SKIPPED: python3-torch is not installed (deploy/packages-pytorch.txt): no model of PyTorch is run"
   exit 0
 }
 # Threads of PyTorch that wait must not take cores from tests beside this one.
