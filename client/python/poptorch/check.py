@@ -25,6 +25,7 @@ from ._capture import capture as _capture
 from ._capture.tape import dtype_number, dtype_of
 from ._executor import poplar_executor as _executor
 from ._executor.core import core
+from ._executor.wrapped_module import EXECUTOR
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -86,7 +87,7 @@ class _Extension:
         Raises:
             poptorch.Error: the model does what a compiled model cannot, such as reading elements.
         """
-        self._name = getattr(module, "__name__", type(module).__name__)
+        self._name = _name_of(module)
         unsupported: list = []
         try:
             tape, structure = _capture.capture(
@@ -194,6 +195,14 @@ def _returned_micro_batches(options: Dict[str, Any]) -> int:
         return 1
     micro_batches = options["device_iterations"] * options["gradient_accumulation"]
     return micro_batches // max(options.get("output_period", 1), 1)
+
+
+def _name_of(model) -> str:
+    """The name of a function, or of a module's class."""
+    if not isinstance(model, torch.nn.Module):
+        return getattr(model, "__name__", type(model).__name__)
+    wrapped = EXECUTOR in vars(model)
+    return (type(model).__base__ if wrapped else type(model)).__name__
 
 
 # --- Places.
