@@ -31,6 +31,7 @@ from ._executor.hooks import (
 from ._executor.model import (
     inferenceModel as inferenceModel,
     isRunningOnIpu as isRunningOnIpu,
+    load as load,
     trainingModel as trainingModel,
 )
 from ._executor.poplar_executor import PoplarExecutor as PoplarExecutor
