@@ -1,5 +1,5 @@
 // Sums, means, extremes and moments over dimensions; running sums.
-#include "client/aten/reductions.h"
+#include "client/aten/rows/reductions.h"
 
 #include <algorithm>
 #include <limits>

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "client/aten/reductions.h"
+#include "client/aten/rows/reductions.h"
 
 namespace vpod::aten {
 namespace {

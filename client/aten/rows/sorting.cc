@@ -1,6 +1,6 @@
 // Sorting and what follows from it, such as extremes with their places; running extremes.
 #include "absl/strings/str_cat.h"
-#include "client/aten/reductions.h"
+#include "client/aten/rows/reductions.h"
 
 namespace vpod::aten {
 namespace {

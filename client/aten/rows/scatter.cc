@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/aten/indices.h"
+#include "client/aten/rows/indices.h"
 
 namespace vpod::aten {
 namespace {
