@@ -220,6 +220,30 @@ class WeightsTest(unittest.TestCase):
         training.destroy()
         inference.destroy()
 
+    def test_models_keep_the_mode_that_they_were_wrapped_in(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(3, 2)
+
+            def forward(self, x, y=None):
+                out = self.fc(x)
+                return nn.functional.mse_loss(out, y) if self.training else out
+
+        model = Model().eval()
+        inference = poptorch.inferenceModel(model, options())
+        model.train()
+        training = poptorch.trainingModel(model, options())
+        model.eval()
+        loss = nn.functional.mse_loss(model(self.x), self.y).detach()
+        torch.testing.assert_close(training(self.x, self.y), loss, **_TOLERANCES)
+        model.train()
+        output = inference(self.x)
+        torch.testing.assert_close(output, model.fc(self.x).detach(), **_TOLERANCES)
+        self.assertIs(training.model, model)
+        training.destroy()
+        inference.destroy()
+
     def test_host_changes_weights(self):
         training = self.training()
         training(self.x, self.y)

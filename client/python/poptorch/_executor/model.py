@@ -1,8 +1,10 @@
 """trainingModel and inferenceModel."""
 
+import copy
 from typing import Callable, Optional, Union
 
 import torch
+from torch import nn
 
 from .. import _errors, optim
 from .._capture import recorder
@@ -30,6 +32,15 @@ def _unwrapped(model):
     return model.model if isinstance(model, PoplarExecutor) else model
 
 
+def _shallow_copy(model):
+    """The model that forward is called of.
+
+    It has the submodules, parameters and buffers of the user's model, and attributes of its own:
+    `eval()` and `train()` of the user's model do not change its `training`.
+    """
+    return copy.copy(model) if isinstance(model, nn.Module) else model
+
+
 def trainingModel(  # pylint: disable=invalid-name
     model: Union[torch.nn.Module, Callable],
     options: Optional[Options] = None,
@@ -39,7 +50,8 @@ def trainingModel(  # pylint: disable=invalid-name
 
     Args:
         model: a torch.nn.Module whose forward computes the loss. Its class is changed, so that
-            reading its parameters brings them from the IPUs.
+            reading its parameters brings them from the IPUs. Forward is called of a shallow copy,
+            so that attributes that are set later, such as `training`, have no effect.
         options: the options; they cannot be changed afterwards.
         optimizer: SGD with a learning rate of 0.01 by default.
 
@@ -51,7 +63,8 @@ def trainingModel(  # pylint: disable=invalid-name
     if optimizer is None:
         parameters = list(model.parameters()) if hasattr(model, "parameters") else []
         optimizer = torch.optim.SGD(parameters, lr=0.01) if parameters else None
-    return PoplarExecutor(model, options, training=True, optimizer=optimizer)
+    copied = _shallow_copy(model)
+    return PoplarExecutor(copied, options, True, optimizer=optimizer, user_model=model)
 
 
 def inferenceModel(  # pylint: disable=invalid-name
@@ -61,7 +74,7 @@ def inferenceModel(  # pylint: disable=invalid-name
 
     Args:
         model: a torch.nn.Module, another callable, or a model that trainingModel has wrapped,
-            whose trained weights it then uses.
+            whose trained weights it then uses. Forward is called of a shallow copy, as above.
         options: the options; they cannot be changed afterwards.
 
     Returns:
@@ -73,7 +86,8 @@ def inferenceModel(  # pylint: disable=invalid-name
             "You must set poptorch.Options().Training.gradientAccumulation to 1 or leave it as its"
             " default value (1) when running a poptorch.inferenceModel()."
         )
-    return PoplarExecutor(_unwrapped(model), options, training=False)
+    model = _unwrapped(model)
+    return PoplarExecutor(_shallow_copy(model), options, False, user_model=model)
 
 
 def load(filename: str, edit_opts_fn: Optional[Callable[[Options], None]] = None) -> PoplarExecutor:

@@ -49,12 +49,12 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
     ) -> None:
         """
         Args:
-            model: the module, or another callable.
+            model: the module whose forward is called, or another callable.
             options: poptorch.Options, which are frozen.
             training: whether calls train.
             poptorch_version: of PopTorch, as classes that derive from this one pass it on.
             optimizer: of a model that trains.
-            user_model: the module that the user goes on using.
+            user_model: the module that the user goes on using, if `model` is a copy of it.
         """
         self._model = model
         self._user_model = model if user_model is None else user_model
@@ -85,7 +85,7 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
     # --- Wrapping.
 
     def _wrap(self) -> None:
-        module = self._model
+        module = self._user_model
         if EXECUTOR in module.__dict__:
             raise RuntimeError(
                 "Model has already been wrapped in 'poptorch.trainingModel'. Call model.destroy()"
@@ -100,9 +100,9 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
     def _unwrap(self) -> None:
         if self._state is None:
             return
-        _weights.unwrap(self._model, self._state)
-        del self._model.__dict__[EXECUTOR]
-        self._model.__class__ = self._class
+        _weights.unwrap(self._user_model, self._state)
+        del self._user_model.__dict__[EXECUTOR]
+        self._user_model.__class__ = self._class
         self._state = None
 
     @property
