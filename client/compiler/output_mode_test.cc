@@ -209,7 +209,7 @@ TEST(OutputModeErrorsTest, AreNamed) {
           {{"flags", OutputMode::kSum}});
   refused(OutputMode::kFinal, 3, 4, "output_period is 3, must divide the 4 device iterations",
           {{"flags", OutputMode::kEveryN}});
-  refused(OutputMode::kAll, 1, 4, "program 'run': output_modes names 'y', which is no output",
+  refused(OutputMode::kAll, 1, 4, "program 'run': output_modes names 'y', which is not an output",
           {{"y", OutputMode::kFinal}});
 }
 

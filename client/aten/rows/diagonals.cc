@@ -129,7 +129,7 @@ absl::StatusOr<int64_t> Beside(const Call& call, size_t i) {
 Outputs DiagEmbed(const Call& call) {
   const Tensor self = call.tensor(0);
   Dims dims = call.DimsOf(self);
-  if (dims.empty()) return call.Refuse("a scalar is no diagonal");
+  if (dims.empty()) return call.Refuse("a scalar cannot be a diagonal");
   VPOD_ASSIGN_OR_RETURN(const uint32_t row, call.Axis(call.integer(2), dims.size() + 1));
   VPOD_ASSIGN_OR_RETURN(const uint32_t column, call.Axis(call.integer(3), dims.size() + 1));
   VPOD_ASSIGN_OR_RETURN(const int64_t beside, Beside(call, 1));
@@ -153,7 +153,7 @@ Outputs Diag(const Call& call) {
     VPOD_ASSIGN_OR_RETURN(const int64_t beside, Beside(call, 1));
     of.rows = of.columns = dims[0] + beside;
   } else {
-    return call.Refuse(absl::StrCat(call.TypeOf(self).ToString(), " is no vector and no matrix"));
+    return call.Refuse(absl::StrCat(call.TypeOf(self).ToString(), " is neither a vector nor a matrix"));
   }
   of.diagonal = DiagonalOf(of.rows, of.columns, call.integer(1));
   return Tensors{dims.size() == 2 ? Taken(call, self, of) : Embedded(call, self, of)};
