@@ -165,7 +165,8 @@ absl::Status CheckOutputs(const graph::Graph& graph, const ProgramSpec& spec) {
     names.insert(output.name);
   }
   for (const auto& [name, mode] : spec.output_modes) {
-    if (!names.contains(name)) return wrong("output_modes names '", name, "', which is not an output");
+    if (!names.contains(name))
+      return wrong("output_modes names '", name, "', which is not an output");
   }
   return absl::OkStatus();
 }

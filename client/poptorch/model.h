@@ -76,7 +76,8 @@ class Model {
   uint32_t output_copies(size_t output) const;
   uint32_t ipus() const { return options_.ipus_per_replica * program_.options.replicas; }
 
-  // Errors are Compile's of client/compiler, and those of `progress`. Returns at once if it is compiled.
+  // Errors are Compile's of client/compiler, and those of `progress`. Returns at once if it is
+  // compiled.
   absl::Status Compile(const compiler::Progress& progress = {});
   bool is_compiled() const { return compiled_.has_value(); }
   // The executable for TakeExecutable of an equal model. FailedPrecondition: the model is not

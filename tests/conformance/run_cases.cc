@@ -14,7 +14,8 @@
 //   {"resize": [...], "interpolation": NUMBER of the enumeration, "align_corners": BOOL,
 //    "inputs": [VALUE]}
 //   {"aten": OPERATOR, "arguments": [ARGUMENT, ...]}   appends its outputs; an argument is null, a
-//       number, true or false, a string, a list of integers, {"number": "inf" …}, {"tensor": VALUE},
+//       number, true or false, a string, a list of integers, {"number": "inf" …}, {"tensor":
+//       VALUE},
 //       {"numbers": [NUMBER, ...]} or {"tensors": [VALUE or null, ...]}
 //   {"gradients": [VALUE, ...], "loss": VALUE}
 // and "results", the values that are wanted. A case with "train" runs a training program of that

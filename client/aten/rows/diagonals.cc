@@ -153,7 +153,8 @@ Outputs Diag(const Call& call) {
     VPOD_ASSIGN_OR_RETURN(const int64_t beside, Beside(call, 1));
     of.rows = of.columns = dims[0] + beside;
   } else {
-    return call.Refuse(absl::StrCat(call.TypeOf(self).ToString(), " is neither a vector nor a matrix"));
+    return call.Refuse(
+        absl::StrCat(call.TypeOf(self).ToString(), " is neither a vector nor a matrix"));
   }
   of.diagonal = DiagonalOf(of.rows, of.columns, call.integer(1));
   return Tensors{dims.size() == 2 ? Taken(call, self, of) : Embedded(call, self, of)};
