@@ -206,8 +206,8 @@ CHECKPOINT_TENSOR = "poptorch.recomputationCheckpoint takes tensors, but got %s"
 CPU_ANCHORS = "A model with poptorch.CPU has several programs: it cannot have anchored tensors"
 CPU_CALLABLE = "poptorch.CPU calls a function or a module, but got %s"
 CPU_DEVICE_ID = (
-    "A model with poptorch.CPU has several programs, each on IPUs of its own: useIpuId cannot say on"
-    " which"
+    "A model with poptorch.CPU has several programs, each on IPUs of its own: useIpuId cannot say"
+    " on which"
 )
 CPU_INPUT_GROUPS = "A model with poptorch.CPU must have an inputReplicaGrouping of size 1"
 CPU_SAVED = "A model with poptorch.CPU cannot be saved: its functions of the host are not in files"

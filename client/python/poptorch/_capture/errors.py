@@ -142,8 +142,8 @@ def backward_write() -> Error:
 def host_call_trains(name: str) -> Error:
     """A model that trains calls a function on the host."""
     return cpp_error(
-        f"poptorch.CPU('{name}') is in a model that trains: functions on the host are only supported"
-        " in inference."
+        f"poptorch.CPU('{name}') is in a model that trains: functions on the host are only"
+        " supported in inference."
     )
 
 
@@ -163,8 +163,8 @@ def host_results(name: str, found, expected) -> Error:
     """A function on the host gives other tensors than while the model was captured."""
     words = lambda types: ", ".join(f"{dtype} of shape {list(shape)}" for dtype, shape in types)
     return py_error(
-        f"poptorch.CPU('{name}') returned {words(found)}, must return {words(expected)}, as when the"
-        " model was compiled."
+        f"poptorch.CPU('{name}') returned {words(found)}, must return {words(expected)}, as when"
+        " the model was compiled."
     )
 
 
