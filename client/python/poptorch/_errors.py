@@ -367,6 +367,12 @@ OFFLINE_IPU_MODEL = (
     "ConnectionType.Never / poptorch.Options.useOfflineIpuTarget not supported for the IPU model"
 )
 
+# --- Results.
+BACKWARD = (
+    "backward() cannot be called explicitly on outputs of a PopTorch model: each call of a"
+    " trainingModel runs the backward pass, and an inferenceModel has none."
+)
+
 # --- Logging.
 LEVEL_INTEGER = "Invalid log level integer"
 LEVEL_NAME = "Unknown log level: %s. Valid values are DEBUG, ERR, INFO, OFF, TRACE and WARN"

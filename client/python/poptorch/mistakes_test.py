@@ -78,17 +78,20 @@ def train(model=None, options=None, batch=(X, Y), optimizer=None):
 # --- Options.
 
 
-@mistake((ValueError, AssertionError), r"is .*, must be", 0, -1, 1.5, "2")
+_COUNT = "is .*, must be|Unexpected type"
+
+
+@mistake((ValueError, AssertionError), _COUNT, 0, -1, 1.5, "2")
 def device_iterations(value):
     quiet().deviceIterations(value)
 
 
-@mistake((ValueError, AssertionError), r"is .*, must be", 0, -4, "2", None)
+@mistake((ValueError, AssertionError), _COUNT, 0, -4, "2", None)
 def replication_factor(value):
     quiet().replicationFactor(value)
 
 
-@mistake((ValueError, AssertionError), r"is .*, must be", 0, -1, 2.0)
+@mistake((ValueError, AssertionError), _COUNT, 0, -1, 2.0)
 def gradient_accumulation(value):
     quiet().Training.gradientAccumulation(value)
 
@@ -98,7 +101,7 @@ def output_mode(value):
     quiet().outputMode(value)
 
 
-@mistake(ValueError, "EveryN anchor must have output_return_period set to valid positive integer")
+@mistake(AssertionError, "EveryN anchor must have output_return_period set to valid positive integer")
 def every_n_without_period():
     quiet().outputMode(poptorch.OutputMode.EveryN)
 
@@ -161,7 +164,7 @@ def strategy(value):
     quiet().setExecutionStrategy(value)
 
 
-@mistake((ValueError, AssertionError), "must be", (-1, 2), (2, 2), ("a", 2))
+@mistake((ValueError, AssertionError), "must be|Unexpected type", (-1, 2), (2, 2), ("a", 2))
 def process_id(value):
     quiet().Distributed.configureProcessId(*value)
 
@@ -237,7 +240,7 @@ def amsgrad():
     train(model, optimizer=torch.optim.Adam(model.parameters(), amsgrad=True))
 
 
-@mistake(ValueError, "must be set to either|must be either", torch.int32, torch.float64)
+@mistake(AssertionError, "Accumulation types must be either", torch.int32, torch.float64)
 def accumulation_type(value):
     poptorch.optim.SGD(Net().parameters(), lr=0.1, use_combined_accum=False, accum_type=value)
 
@@ -290,7 +293,7 @@ def label_outside(labels):
     train(batch=(X, labels))
 
 
-@mistake(Exception, r"(?i)shape|size|dimension", torch.zeros(4, 2, 2, dtype=torch.long))
+@mistake(Exception, "multi-target not supported", torch.zeros(4, 2, 2, dtype=torch.long))
 def label_shape(labels):
     train(batch=(X, labels))
 
@@ -313,7 +316,7 @@ def list_of_items():
     infer(lambda model, y: [each.item() for each in y[0]])
 
 
-@mistake(poptorch.Error, "Illegal move to CPU", "cpu", "numpy", "tolist")
+@mistake(poptorch.Error, "Illegal move to CPU|aten::item is only", "cpu", "numpy", "tolist")
 def to_the_host(name):
     infer(lambda model, y: getattr(y, name)())
 
@@ -369,7 +372,7 @@ def complex_numbers():
     infer(lambda model, y: torch.complex(y, y))
 
 
-@mistake(poptorch.Error, "(?i)overflow|infinit|finite")
+@mistake(poptorch.Error, "gives -?inf")
 def half_overflow():
     options = quiet()
     options.Precision.enableFloatingPointExceptions(True)
@@ -429,7 +432,7 @@ def other_arguments(batch):
     executor(*batch)
 
 
-@mistake(Exception, "(?i)int32|range|hold", 2**31, -(2**31) - 1)
+@mistake(Exception, "is outside -2147483648 to 2147483647", 2**31, -(2**31) - 1)
 def integer_outside(value):
     poptorch.inferenceModel(lambda x: x + 1, quiet())(torch.tensor([1, value]))
 
@@ -478,9 +481,9 @@ def accumulation_of_inference():
     infer(None, options)
 
 
-@mistake(Exception, "Unknown Block 'c' list of expected Blocks")
+@mistake(Exception, "Unknown Block 'b' list of expected Blocks")
 def unknown_block():
-    options = quiet().setExecutionStrategy(poptorch.PipelinedExecution("a", "b", "c"))
+    options = quiet().setExecutionStrategy(poptorch.PipelinedExecution("a", "c"))
     options.Training.gradientAccumulation(4)
     train(Blocks(), options, (X.repeat(4, 1), Y.repeat(4)))
 
@@ -536,7 +539,7 @@ def cycles_not_counted():
     executor.cycleCount()
 
 
-@mistake(Exception, "Trying to run a model on an offline device")
+@mistake(Exception, "Trying to run a model on an offline device|not supported for the IPU model")
 def offline():
     poptorch.inferenceModel(Net(), quiet().connectionType(poptorch.ConnectionType.Never))(X)
 
@@ -557,7 +560,7 @@ def three_ipus():
 # --- Data.
 
 
-@mistake(AssertionError, "must be a poptorch.Options", None, 3)
+@mistake(TypeError, "must be a poptorch.Options", None, 3)
 def loader_without_options(value):
     poptorch.DataLoader(value, [1])
 
@@ -609,7 +612,7 @@ class MistakesTest(unittest.TestCase):
     def test_names_of_modules(self):
         """Names that are no identifiers, or long, or not in ASCII, are names."""
         torch.manual_seed(0)
-        for name in ("a b", "höhe", "x" * 300, "weight", "lossScale", "optimizer/step", "0"):
+        for name in ("a b", "höhe", "x" * 300, "weight", "lossScale", "a/b", "0"):
             with self.subTest(name[:20]):
                 model = nn.Module()
                 model.add_module(name, nn.Linear(6, 3))

@@ -297,6 +297,8 @@ class Options(OptionValues):
     def useIpuId(self, ipu_id: int) -> "Options":
         """The device to attach to, by its number in `gc-info --list-devices`."""
         check_is("ipu_id", ipu_id, int, "an integer")
+        if ipu_id < 0:
+            raise ValueError(_errors.OUT_OF_RANGE % ("ipu_id", ipu_id, "at least 0"))
         return self.createOrSet(ipu_id=ipu_id)
 
     def useOfflineIpuTarget(self, ipu_version: int = 2) -> "Options":

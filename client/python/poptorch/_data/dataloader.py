@@ -82,6 +82,8 @@ class DataLoader(torch.utils.data.DataLoader):
         if self._has_batch_sampler:
             self._check_batch_sampler(batch_size, shuffle, auto_distributed_partitioning)
             batch_size = getattr(batch_sampler, "batch_size", batch_size)
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(texts.BATCH_SIZE % batch_size)
         self._multiplier = None if batch_size is None else Factors.of(options).product
         self._combined_batch_size = None if batch_size is None else batch_size * self._multiplier
         self._drops_last = bool(drop_last)

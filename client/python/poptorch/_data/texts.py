@@ -10,6 +10,7 @@ BATCH_DIMENSION = (
 
 # --- DataLoader.
 NOT_OPTIONS = "The first argument of poptorch.DataLoader must be a poptorch.Options, but is a %s"
+BATCH_SIZE = "batch_size is %d, must be at least 1"
 NO_BATCH_SIZE = "batch_size=None not allowed when using auto_distributed_partitioning."
 NO_BATCH_SIZE_TO_REBATCH = "batch_size=None not allowed with DataLoaderMode.AsyncRebatched."
 NO_SEED = (

@@ -409,7 +409,10 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
         count = len(outputs) - len(written)
         final = self._options.output_mode == enums.OutputMode.Final
         call.write_back(zip(written, outputs[count:]), final)
-        return rebuild(self._captured.results, outputs[:count])
+        results = outputs[:count]
+        for result in results:
+            result.backward = _refuse_backward
+        return rebuild(self._captured.results, results)
 
     def _has_trained(self) -> None:
         """The device has other weights than the host from now on, if it trains."""
@@ -433,3 +436,8 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
         self._device_optimizer.replace(optimizer)
         if self.isAttachedToDevice():
             self._device_optimizer.take()
+
+
+def _refuse_backward(*_, **__) -> None:
+    """Takes the place of a result's `backward()`."""
+    raise _errors.py_error(_errors.BACKWARD)
