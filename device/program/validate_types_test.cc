@@ -89,7 +89,7 @@ TEST(ValidateTest, RefusesWrongShapesAndTypes) {
       {"sgd{} inputs:[0,16,4,4] outputs:0", "the loss scale is float32[4], must be float32[]"},
       {"sgd{} inputs:[0,16,4,7,7] outputs:0", "or a step and state behind them, not a step alone"},
       {"sgd{} inputs:[0,16,4,7,4,18] outputs:[0,18]", "the step is float32[4]"},
-      {"sgd{} inputs:[0,16,4,7,7,5] outputs:[0,5]", "the state is float16[4,6]"},
+      {"sgd{} inputs:[0,16,4,7,7,8] outputs:[0,8]", "the state is bool[4,6]"},
       {"adam{} inputs:[0,16,4,7,7,16,18] outputs:[0,16,18]",
        "the hyper-parameter vector is float32[4], must be float32[5]"},
       {"all_finite{} inputs:[0,3] outputs:24", "all-finite does not take int32[4]"},
