@@ -8,6 +8,7 @@ import unittest
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 # On a POD, the test's environment says 0.
 os.environ.setdefault("POPTORCH_IPU_MODEL", "1")
@@ -327,8 +328,8 @@ class WeightsTest(unittest.TestCase):
 
 class RandomNumbersTest(unittest.TestCase):
     def test_state_is_restored(self):
-        model = poptorch.inferenceModel(nn.Dropout(0.5), options().randomSeed(7))
-        x = torch.ones(64)
+        model = poptorch.inferenceModel(torch.bernoulli, options().randomSeed(7))
+        x = torch.full((64,), 0.5)
         first = model(x)
         state = model.rng_state
         self.assertEqual(state[0], 7)
@@ -344,6 +345,25 @@ class RandomNumbersTest(unittest.TestCase):
 
 
 class CallsTest(unittest.TestCase):
+    def test_inference_has_no_dropout(self):
+        class Model(nn.Module):
+            """Dropouts of each kind, in training mode."""
+
+            def __init__(self):
+                super().__init__()
+                self.dropouts = nn.Sequential(nn.Dropout(0.5), nn.Dropout2d(0.5), nn.AlphaDropout())
+                self.scale = nn.Parameter(torch.tensor(2.0))
+
+            def forward(self, x):
+                y = torch.dropout(self.dropouts(x) * self.scale, 0.5, True)
+                return poptorch.identity_loss(F.dropout(y, 0.5, inplace=True), "none")
+
+        x = torch.ones(2, 8, 4, 4)
+        torch.testing.assert_close(poptorch.inferenceModel(Model(), options())(x), x * 2)
+        executor = poptorch.trainingModel(Model(), options().outputMode(poptorch.OutputMode.All))
+        self.assertGreater((executor(x) == 0).sum(), 32)
+        executor.destroy()
+
     def test_structure_of_results(self):
         class Model(nn.Module):
             def forward(self, x, pair, *, scale=1.0):

@@ -25,7 +25,7 @@ _SEED = 11
 def capture(model, inputs, kwargs):
     """A capture with the blocks of the program."""
     with _block_state.capturing(poptorch.PipelinedExecution()):
-        return _capture.capture(model, inputs, kwargs)
+        return _capture.capture(model, inputs, kwargs, training=True)
 
 
 def _equal(got, expected, tolerance) -> bool:

@@ -41,6 +41,15 @@ _REPLACED: Dict[Any, Callable] = {
     torch.repeat_interleave: replacements.repeat_interleave,
     torch.Tensor.repeat_interleave: replacements.repeat_interleave,
     torch._nested_tensor_from_mask_left_aligned: lambda *_: False,
+    **{
+        getattr(owner, name): replacements.without_effect_in_inference(getattr(owner, name))
+        for owner in (torch, functional)
+        for name in (
+            "dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout"
+            " feature_alpha_dropout"
+        ).split()
+        if hasattr(owner, name)
+    },
 }
 _IPU = torch.device("ipu:0")
 

@@ -163,3 +163,15 @@ def checkpoint(recorder, run, args: tuple, kwargs: dict):
     result = run(*args, **kwargs)
     recorder.tape.recomputed.append((first, len(recorder.tape.records)))
     return result
+
+
+def without_effect_in_inference(function):
+    """The replacement of a dropout: inference leaves it out even if the module is in training mode.
+
+    Source: PopART replaces a dropout of a session that does not train by an identity.
+    """
+
+    def replacement(x, *args, **kwargs):
+        return function(x, *args, **kwargs) if active().is_training else x
+
+    return replacement
