@@ -1,6 +1,7 @@
 """Every public name has a stub and a docstring."""
 
 import ast
+import importlib
 import inspect
 import pathlib
 import types
@@ -67,6 +68,13 @@ def members(owner: type):
             member = getattr(member, "__func__", member)
             if not name.startswith("_") and isinstance(member, (types.FunctionType, property)):
                 yield name, member
+
+
+class PrivateNamesTest(unittest.TestCase):
+    def test_public_programs_find_the_executor(self):
+        module = importlib.import_module("poptorch._poplar_executor")
+        self.assertIs(module.PoplarExecutor, poptorch.PoplarExecutor)
+        self.assertIs(poptorch.poptorch_core.Error, poptorch.Error)
 
 
 class StubsTest(unittest.TestCase):
