@@ -230,7 +230,8 @@ TEST(MemoryAdviceTest, EachOptionIsTried) {
 }
 
 TEST(MemoryAdviceTest, TrialsAreStopped) {
-  const Model model = ModelOf({.rows = 1 << 19}, {});
+  const CompileOptions adam{.total_replicas = 4, .programs = {{.optimizer = AdamOptions{}}}};
+  const Model model = ModelOf({.type = FLOAT16, .rows = 16, .width = 4096, .layers = 7}, adam);
   int trials = 0;
   const auto compiled =
       Compile(model.graph, model.options, [&](absl::string_view step, uint32_t, uint32_t) {
