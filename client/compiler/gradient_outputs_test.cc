@@ -60,13 +60,13 @@ constexpr uint32_t kAccumulation = 4, kIterations = 2;
 constexpr float kRate = 0.125f;
 
 // The outputs of a run, and the second weights before and after it.
-struct Run {
+struct Result {
   std::map<std::string, Vector> outputs;
   Vector before, after;
 };
 
-Run Train(const Case& test, std::optional<float> loss_scale = {},
-          const std::map<std::string, OutputMode>& own = {}) {
+Result Train(const Case& test, std::optional<float> loss_scale = {},
+             const std::map<std::string, OutputMode>& own = {}) {
   const Network network = MakeNetwork(test.ipus);
   const ProgramSpec spec{.name = "train",
                          .device_iterations = kIterations,
@@ -90,7 +90,7 @@ Run Train(const Case& test, std::optional<float> loss_scale = {},
       *session::CreateIpuModel({.ipus_per_replica = test.ipus, .compute_threads = 2}), *compiled);
   EXPECT_TRUE(session.ok()) << session.status();
   if (!session.ok()) return {};
-  Run run;
+  Result run;
   run.before = *(*session)->ReadFloats("w1");
   const auto input = *(*session)->Stream<float>("x", 0);
   const Vector values = RandomValues(input.size(), 7);
@@ -113,7 +113,7 @@ Vector SumOfParts(const Vector& all, size_t size) {
 }
 
 TEST(GradientOutputs, AreThoseOfTheUpdate) {
-  const Run run = Train({});
+  const Result run = Train({});
   EXPECT_EQ(run.outputs.at("by w1").size(), 9u * kAccumulation * kIterations);
   const Vector sum = SumOfParts(run.outputs.at("by w1"), 9);
   Vector expected = run.before;
@@ -123,7 +123,7 @@ TEST(GradientOutputs, AreThoseOfTheUpdate) {
 }
 
 TEST(GradientOutputs, AreOfValuesInTheForwardPass) {
-  const Run run = Train({});
+  const Result run = Train({});
   Vector doubled = run.outputs.at("y");
   for (float& value : doubled) value *= 2;
   EXPECT_THAT(run.outputs.at("by y"), ElementsAreArray(doubled));
@@ -140,7 +140,7 @@ TEST(GradientOutputs, AreOfValuesInTheForwardPass) {
 }
 
 TEST(GradientOutputs, AreTimesTheLossScale) {
-  const Run plain = Train({}), scaled = Train({}, 8.0f);
+  const Result plain = Train({}), scaled = Train({}, 8.0f);
   for (const auto& [name, values] : plain.outputs) {
     Vector expected = values;
     if (name != "y") std::for_each(expected.begin(), expected.end(), [](float& v) { v *= 8; });
@@ -149,12 +149,12 @@ TEST(GradientOutputs, AreTimesTheLossScale) {
 }
 
 TEST(GradientOutputs, DoNotDependOnTheSchedule) {
-  const Run one = Train({});
+  const Result one = Train({});
   for (const Case& test : {Case{2}, Case{2, Schedule::kPhased}, Case{2, Schedule::kGrouped},
                            Case{2, Schedule::kInterleaved}, Case{2, Schedule::kSequential},
                            Case{2, Schedule::kGrouped, Recomputation::kPipeline},
                            Case{1, Schedule::kSharded, Recomputation::kAll}}) {
-    const Run other = Train(test);
+    const Result other = Train(test);
     EXPECT_EQ(other.outputs, one.outputs) << static_cast<int>(test.schedule);
     EXPECT_EQ(other.after, one.after);
   }
@@ -162,8 +162,9 @@ TEST(GradientOutputs, DoNotDependOnTheSchedule) {
 
 TEST(GradientOutputs, HaveModesOfTheirOwn) {
   for (const Case& test : {Case{}, Case{2, Schedule::kGrouped}}) {
-    const Run all = Train(test);
-    const Run own = Train(test, {}, {{"by w0", OutputMode::kFinal}, {"by w1", OutputMode::kSum}});
+    const Result all = Train(test);
+    const Result own =
+        Train(test, {}, {{"by w0", OutputMode::kFinal}, {"by w1", OutputMode::kSum}});
     const Vector& by_w0 = all.outputs.at("by w0");
     EXPECT_THAT(own.outputs.at("by w0"), ElementsAreArray(by_w0.end() - 9, by_w0.end()));
     EXPECT_THAT(own.outputs.at("by w1"), ElementsAreArray(SumOfParts(all.outputs.at("by w1"), 9)));
