@@ -102,7 +102,7 @@ TEST(BadTextTest, MistakesInGraphsAreNamed) {
           {"accumulation 1", "accumulation", "line 1: expected a number from 0 to 4294967295"},
           {"momentum 0", "momentum zero", "line 2: expected a number, found 'zero"},
           {"nesterov false", "nesterov 0", "line 2: expected 'true' or 'false', found '0"},
-          {"maximize false", "", "line 2: expected 'maximize', found the end of the line"},
+          {"maximize false", "", "line 2: expected 'maximize', found 'float16_velocity false"},
           {"mean", "median", "line 3: expected 'mean', found 'median'"},
           {"rows: 2 }", "rows: 2", "line 4: expected RemoteBuffer and then '}'"},
           {"rows: 2", "cows: 2", "has no field named \"cows\""},

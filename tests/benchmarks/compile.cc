@@ -91,6 +91,7 @@ absl::Status Measure(Model (*build)(), const std::string& directory) {
                                             [&](absl::string_view step, uint32_t, uint32_t) {
                                               if (round == 0)
                                                 steps.push_back({std::string(step), Since(start)});
+                                              return absl::OkStatus();
                                             }));
     if (round > 0) rounds.push_back(Since(start));
     if (round == 0) {

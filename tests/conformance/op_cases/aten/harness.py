@@ -79,9 +79,10 @@ def conditioning(function, inputs):
     return sizes
 
 
-def aten(case, name, *arguments, check=None, gradient=True, types=None, wanted=None, more=None):
+def aten(case, name, *arguments, check=None, gradient=True, part=1e-5, types=None, wanted=None, more=None):
     """Adds an operator. `types`: of its outputs, where they are not those of the first float; `wanted`: the numbers of
-    outputs to compare; `more`: outputs that the device has beside PyTorch's, from the exact ones."""
+    outputs to compare; `more`: outputs that the device has beside PyTorch's, from the exact ones; `part`: see close, of
+    gradients."""
     values = list(flat(arguments))
     floats = [value for value in values if value.is_float]
     own = floats[0].type if floats else "FLOAT32"
@@ -117,11 +118,11 @@ def aten(case, name, *arguments, check=None, gradient=True, types=None, wanted=N
         if results[i] is not None:
             case.want(results[i], (check or close(1)) if results[i].is_float else equal, f"output {i}")
     if gradient and results[0] is not None and results[0].is_float and floats and not case.special:
-        want_gradients(case, results[0], floats, lambda *x: function(*x)[0])
+        want_gradients(case, results[0], floats, lambda *x: function(*x)[0], part)
     return results
 
 
-def want_gradients(case, output, floats, function):
+def want_gradients(case, output, floats, function, part=1e-5):
     """Compares the gradients of the sum of the output's elements times random factors."""
     factors = torch.tensor(numpy.round(case.random.uniform(-2, 2, output.dims) * 64) / 64)
     case.traits.add("gradient")
@@ -149,7 +150,7 @@ def want_gradients(case, output, floats, function):
     loss = case._add({"op": {"binary": {"operator": "MULTIPLY"}}, "inputs": [loss, factor]})
     first = case._add({"gradients": [value.number for value in floats], "loss": loss}, len(floats))
     for i, (value, exact, size) in enumerate(zip(floats, exacts, sizes)):
-        case.want(Value(first + i, value.type, exact, size), close(2), f"gradient of tensor {i}")
+        case.want(Value(first + i, value.type, exact, size), close(2, part), f"gradient of tensor {i}")
 
 
 def floats(case, dims, low=-3.0, high=3.0, ties=False):

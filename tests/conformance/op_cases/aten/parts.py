@@ -100,4 +100,5 @@ def as_strided_scatter(case, name):
     x = case.input(case.floats(case.type, [40]))
     size = draw(case, 1, 4, 2)
     strides = case.one_of([[size[1], 1], [1, 3], [7, 2]])
-    aten(case, name, x, floats(case, size), size, strides, draw(case, 0, 10), check=equal)
+    # PyTorch 1.13 does not initialise the gradient of the first tensor.
+    aten(case, name, x, floats(case, size), size, strides, draw(case, 0, 10), check=equal, gradient=False)
