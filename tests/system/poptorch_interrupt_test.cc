@@ -56,7 +56,7 @@ class PopTorchInterruptTest : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(Within(kSoon, [&] { return !IsMarked(pod_, mark); }));
   }
 
-  TestPod pod_{1, {}, Environment()};
+  TestPod pod_{4, {}, Environment()};
 };
 
 TEST_P(PopTorchInterruptTest, NothingIsLeft) {
