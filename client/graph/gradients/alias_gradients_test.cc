@@ -3,34 +3,16 @@
 #include <cmath>
 
 #include "client/graph/gradients/gradient_check.h"
+#include "client/graph/gradients/two_inputs.h"
 
 namespace vpod::graph {
 namespace {
-
-using Values = std::vector<float>;
 
 // Element by element.
 Values Times(const Values& a, const Values& b) {
   Values product(a.size());
   std::transform(a.begin(), a.end(), b.begin(), product.begin(), std::multiplies<>());
   return product;
-}
-
-// A function of two inputs of three elements: its value, and its gradients with the weights that
-// the value is summed with.
-struct Result {
-  Values y, dx, dz, weights;
-};
-
-const Values kX = {1.25f, -2.75f, 0.5f}, kZ = {3, 0.25f, -1.5f};
-
-Result ResultOf(const Function& function) {
-  Compiled compiled({{{3}}, {{3}}}, function);
-  if (!compiled.ok()) return {};
-  compiled.Set(0, kX);
-  compiled.Set(1, kZ);
-  compiled.Run();
-  return {compiled.Output("y"), compiled.Output("dx0"), compiled.Output("dx1"), compiled.weights()};
 }
 
 const Values kZeros(3);

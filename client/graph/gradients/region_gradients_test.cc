@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/graph/gradients/gradient_check.h"
+#include "client/graph/gradients/two_inputs.h"
 
 namespace vpod::graph {
 namespace {
@@ -15,8 +16,6 @@ using ::testing::Each;
 using ::testing::FloatEq;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
-
-using Values = std::vector<float>;
 
 Values Map(const Values& values, const std::function<float(float)>& function) {
   Values mapped;
@@ -27,23 +26,6 @@ Values Map(const Values& a, const Values& b, const std::function<float(float, fl
   Values mapped;
   for (size_t i = 0; i < a.size(); ++i) mapped.push_back(function(a[i], b[i]));
   return mapped;
-}
-
-// A function of two inputs of three elements: its value, and its gradients with the weights that
-// the value is summed with.
-struct Result {
-  Values y, dx, dz, weights;
-};
-
-const Values kX = {1.25f, -2.75f, 0.5f}, kZ = {3, 0.25f, -1.5f};
-
-Result ResultOf(const Function& function) {
-  Compiled compiled({{{3}}, {{3}}}, function);
-  if (!compiled.ok()) return {};
-  compiled.Set(0, kX);
-  compiled.Set(1, kZ);
-  compiled.Run();
-  return {compiled.Output("y"), compiled.Output("dx0"), compiled.Output("dx1"), compiled.weights()};
 }
 
 Tensor Times(Graph& g, Tensor x, double factor) {
@@ -306,7 +288,7 @@ TEST_F(RegionRefusalTest, WhatIsOfTheForwardPass) {
   EXPECT_THAT(std::string(g_.TakeStatus().message()), HasSubstr("there is no value"));
 }
 
-// What is created while a region is recorded belongs to the graph.
+// Variables and constants that are created while a region is recorded belong to the graph.
 TEST_F(RegionRefusalTest, StateAndConstantsAreNotOfTheRegion) {
   Tensor variable, constant;
   EXPECT_EQ(Recorded([&] {
