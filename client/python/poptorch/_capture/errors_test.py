@@ -8,7 +8,7 @@ import warnings
 
 import torch
 import torch.utils.checkpoint
-from capture_programs import Body
+from capture_programs import Body, Sign
 from torch import nn
 from torch.nn import functional as F
 
@@ -201,18 +201,6 @@ class RefusedTest(unittest.TestCase):
 _UNKNOWN = torch.empty(4, device="meta")
 
 
-class _Sign(torch.autograd.Function):
-    """A step with the gradient of the identity."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.sign()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient.clamp(-1, 1)
-
-
 class TapeTest(unittest.TestCase):
     """What is on a tape."""
 
@@ -320,14 +308,14 @@ class TapeTest(unittest.TestCase):
         self.assertEqual(tape.available_memory, [(value, 0.25)])
 
     def test_region(self):
-        tape = _tape(lambda m, x: _Sign.apply(x @ m.w))
+        tape = _tape(lambda m, x: Sign.apply(x @ m.w))
         names = ["mm.default", "sign.default", "poptorch::region.default"]
         self.assertEqual(_operators(tape), names)
         (product,), (sign,) = tape.records[0][2], tape.records[1][2]
         values, inputs, number = tape.records[2][1]
         self.assertEqual((values, inputs, number), ([(sign, True)], [(product, False)], 0))
         name, cotangents, gradients, records = tape.regions[0]
-        self.assertEqual((name, len(records), len(cotangents)), ("_Sign", 1, 1))
+        self.assertEqual((name, len(records), len(cotangents)), ("Sign", 1, 1))
         self.assertEqual(gradients, list(records[0][2]))
 
     def test_region_has_no_marks(self):

@@ -7,6 +7,7 @@ import unittest
 import warnings
 
 import torch
+from capture_programs import Sign
 import torch.utils.checkpoint
 from torch import nn
 from torch.nn import functional as F
@@ -33,7 +34,7 @@ _OWNERS = (
 
 def _world(model):
     """Everything that a capture changes."""
-    owners = _OWNERS + (_Sign, torch.autograd.function.BackwardCFunction)
+    owners = _OWNERS + (Sign, torch.autograd.function.BackwardCFunction)
     found = {(i, name): value for i, o in enumerate(owners) for name, value in vars(o).items()}
     for path, module in model.named_modules():
         for table in (module._parameters, module._buffers, module.__dict__):
@@ -44,18 +45,6 @@ def _world(model):
     found["recorder"] = recorder.active()
     found["optimised"] = torch._C._get_graph_executor_optimize()
     return found
-
-
-class _Sign(torch.autograd.Function):
-    """A step with the gradient of the identity."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.sign()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient.clamp(-1, 1)
 
 
 class _Model(nn.Module):
@@ -73,7 +62,7 @@ class _Model(nn.Module):
         y = self.norm(self.cells(x)[0])
         self.last = self.weighted(y)
         y.register_hook(lambda gradient: gradient * 2)
-        z = torch.zeros(4, 4) + _Sign.apply(y)
+        z = torch.zeros(4, 4) + Sign.apply(y)
         z[0] = self.tied(self.last)[0] + self.kept[0]
         return F.mse_loss(z + torch.tensor([1.0, 2.0, 3.0, 4.0]), x)
 

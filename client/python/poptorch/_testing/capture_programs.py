@@ -14,6 +14,18 @@ from torch.nn import functional as F
 from poptorch._capture.losses import identity_loss
 
 
+class Sign(torch.autograd.Function):
+    """A step with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.clamp(-1, 1)
+
+
 class Program(NamedTuple):
     """A model and its inputs; `replays` is False if PyTorch's CPU cannot run it."""
 
