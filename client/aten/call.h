@@ -101,8 +101,8 @@ struct Row {
   Outputs (*lower)(const Call& call);
 };
 
-// These parameters and those of what makes a tensor: its type, and layout, device, pinning and
-// memory format, which say nothing of a graph.
+// Appends the parameters of operators that make a tensor: its type, then layout, device, pinning
+// and memory format, which say nothing of a graph.
 std::string WithOptions(absl::string_view parameters);
 
 // --- By family, for the table ---

@@ -17,8 +17,8 @@ using graph::Graph;
 using graph::Tensor;
 using program::v1::FLOAT32;
 
-// Adds the gradients of the loss, and the outputs among them. InvalidArgument names an output by
-// whose value there is no gradient.
+// Adds the gradients of the loss, and the outputs among them. InvalidArgument names an output
+// whose value has no gradient.
 absl::StatusOr<LossGradients> AddLossGradients(Graph& graph, const ProgramSpec& spec,
                                                uint32_t replicas) {
   LossGradients gradients;

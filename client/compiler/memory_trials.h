@@ -17,7 +17,7 @@ model::Topology TopologyOf(const CompileOptions& options);
 
 // Why the executable of graph and options does not fit and what to try, each with the result of its
 // trial. The trials take as long as one compilation for each piece of advice; a program that is
-// large has none. `before` is called before each step of them; errors are those that it returns.
+// large has none. `before` is called before each step of them; its errors are returned.
 absl::StatusOr<std::string> WhyNotFit(const graph::Graph& graph, const CompileOptions& options,
                                       const program::Executable& executable,
                                       const model::MemoryVerdict& verdict,

@@ -206,7 +206,7 @@ TEST(FirstValuesTest, OfMeanSquaresAreOne) {
   }
 }
 
-// What stands in the place of the number of updates passes checks for finite results.
+// The constant in the place of the number of updates passes checks for finite results.
 TEST(UncountedUpdateTest, IsFinite) {
   for (const Optimizer& optimizer : {Optimizer(SgdOptions{.momentum = 0.5f, .dampen_all = true}),
                                      Optimizer(AdamOptions{.bias_correction = false}),

@@ -95,8 +95,8 @@ class Update {
   void EmitFloat16Sum(const Use& use, uint32_t gradient);
   uint32_t SumOfUses(size_t v);
   uint32_t Cleared(uint32_t ipu, const program::TensorType& type, float value);
-  // Tells the roundings of accumulators from those of nodes and updates, which have numbers of
-  // values.
+  // A number for the rounding of an accumulator. Nodes and updates round with the numbers of their
+  // values, which are smaller.
   uint32_t NewRoundingNumber() {
     return static_cast<uint32_t>(graph_.values().size()) + accumulator_roundings_++;
   }

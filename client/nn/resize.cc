@@ -121,7 +121,7 @@ absl::Status Check(const TensorType& type, const Dims& size, const ResizeOptions
 std::array<Tensor, 4> CubicWeights(Graph& graph, Tensor share) {
   constexpr double kA = -0.75;
   const Term before(graph, share), behind = 1.0 - before;
-  // Of pixels at a distance of 0 to 1, and of 1 to 2.
+  // The weights of pixels at a distance of 0 to 1, and of 1 to 2.
   const auto inner = [](Term x) { return (x * (kA + 2) - (kA + 3)) * (x * x) + 1.0; };
   const auto outer = [](Term x) { return ((x * kA - 5 * kA) * x + 8 * kA) * x - 4 * kA; };
   return {outer(before + 1.0), inner(before), inner(behind), outer(behind + 1.0)};

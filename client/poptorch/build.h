@@ -29,8 +29,7 @@ struct BuiltGraph {
   std::vector<compiler::GradientOutput> gradient_outputs;  // those anchors that are gradients
   // As many as the IPU with the largest number says.
   uint32_t ipus = 1;
-  // Whether gradients compute the values again that are no checkpoints, because of spans on the
-  // tape.
+  // Whether spans on the tape ask that gradients compute all values again except checkpoints.
   bool recomputes = false;
   // How many stages the forward pass has: one more than there are changes of the IPU, counted from
   // IPU 0.

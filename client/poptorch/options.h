@@ -38,7 +38,7 @@ struct OutputReturn {
 uint32_t ReturnedMicroBatches(const ModelOptions& options, const OutputReturn& output);
 // The period with which the device sends the outputs of mode kEveryN, which divides all of theirs.
 uint32_t DevicePeriod(const ModelOptions& options);
-// The places, among the micro-batches that the device sends, of those that a call returns.
+// Which of the micro-batches that the device sends a call returns, by number.
 std::vector<uint32_t> ReturnedPlaces(const ModelOptions& options, const OutputReturn& output);
 
 }  // namespace vpod::poptorch

@@ -9,7 +9,7 @@ namespace {
 
 enum class Mode { kSum, kMean, kMax };
 
-// What a row of the table has, brought to one form.
+// The arguments of an embedding bag, whose bags PyTorch gives in several forms.
 struct Bags {
   Tensor indices;  // of the rows, INT32 [count]
   Term bag;        // to which each belongs, INT32 [count]

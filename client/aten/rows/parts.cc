@@ -140,7 +140,7 @@ struct Strided {
   bool is_dense = true;  // the elements lie one after the other
 
   int64_t count() const { return TensorType{v1::FLOAT32, size}.elements(); }
-  // Of each element, INT32 [size].
+  // The place of each element in the storage, INT32 [size].
   Term Places(const Call& call) const {
     Term places = call.term(call.Scalar(v1::INT32, static_cast<double>(offset)));
     for (size_t i = 0; i < size.size(); ++i) {

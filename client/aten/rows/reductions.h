@@ -18,7 +18,7 @@ struct Over {
 // The chosen dimensions of `self`, all if there are none; they stay as 1 if `keep` says so.
 absl::StatusOr<Over> OverAxes(const Call& call, Tensor self, const Dims& chosen, bool keep);
 
-// Those of argument 0: argument i has the dimensions, the next says whether they stay as 1.
+// The dimensions of argument 0 that argument i chooses; argument i + 1 says whether they stay as 1.
 inline absl::StatusOr<Over> OverOf(const Call& call, size_t i) {
   return OverAxes(call, call.tensor(0), call.ints(i), call.flag(i + 1));
 }

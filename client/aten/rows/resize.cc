@@ -121,7 +121,7 @@ class Pixels {
     const Term is_inside = IsOn(column_, x).Apply(v1::LOGICAL_AND, IsOn(row_, y));
     return Where(Beside(is_inside), call_.term(graph.Gather(rows_, places, 0)), 0.0);
   }
-  // Of places, beside the channels.
+  // Gives values of places a last dimension of 1, beside which the channels lie.
   Term Beside(Term of_places) const {
     Dims dims = call_.DimsOf(of_places);
     dims.push_back(1);

@@ -130,8 +130,8 @@ double Identity(const std::string& reduction, v1::DataType type) {
   return largest ? std::exp2(bits - 1) - 1 : -std::exp2(bits - 1);
 }
 
-// The largest or smallest elements. A scatter has no gradient of its own for them: those that are
-// equal to the result share it, as PyTorch has it.
+// Writes the largest or smallest elements. A scatter has no gradient for them: elements that are
+// equal to the result share the result's gradient, as in PyTorch.
 Term Extreme(const Call& call, const Writer& writer, v1::Scatter::Combine combine, Term self,
              Term source) {
   const Term result = writer.Write(combine, self, source);

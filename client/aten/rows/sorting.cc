@@ -116,9 +116,9 @@ Outputs KthValue(const Call& call) {
   return Tensors{last(sorted[0]), last(sorted[1])};
 }
 
-// (self, dimension): the extreme of each element and those before it, the last of equals or
-// of those that are not a number, and its place, which takes the gradient. In each round the places
-// that are known of twice as many elements come from two that are known.
+// (self, dimension): the extreme of each element and the elements before it, and its place, which
+// takes the gradient. Of equal elements, or of several NaN, the last counts. Each round joins two
+// neighbouring runs of elements whose extremes are known to one of twice the length.
 template <bool kLargest>
 Outputs RunningExtreme(const Call& call) {
   Graph& graph = call.graph();

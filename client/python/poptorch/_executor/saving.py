@@ -142,7 +142,7 @@ def read_program(filename: str) -> Dict[str, Any]:
     assert content["model"] is not None, _errors.NO_MODEL_IN_FILE % (filename, filename)
     options = content["options"]
     options._unfreeze()
-    # A model that was compiled for no device runs on those that there are.
+    # A model that was compiled for an offline target runs on the devices of this system.
     options.deleteIfExists("ipu_version")
     if options.connection_type == enums.ConnectionType.Never:
         options.connectionType(enums.ConnectionType.Always)

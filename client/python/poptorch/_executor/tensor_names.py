@@ -69,7 +69,7 @@ class TensorNames:
     Attributes:
         values: the values of the tape, by name.
         gradients: the values by which there are gradients, by the names of the gradients.
-        updated: the names of trained parameters, by those that they have after an update.
+        updated: the names of trained parameters, by the names of their updated values.
     """
 
     def __init__(self, tape: Tape, trained: Set[str], with_modules: bool = True) -> None:

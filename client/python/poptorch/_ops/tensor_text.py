@@ -85,7 +85,7 @@ class _Writer:
         return "\n".join(self._lines(0))
 
     def _elements(self, dim: int) -> List[Optional[int]]:
-        """The numbers of the elements that are written; None: those that are left out."""
+        """The numbers of the elements that are written, with None in the place of left-out ones."""
         size, edge = self._shape[dim], self._format.edge_items
         if not self._is_short or size <= 2 * edge:
             return list(range(size))
