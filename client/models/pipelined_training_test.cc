@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Types, PipelinedTraining, ::testing::Values(FLOAT32, FL
 
 TEST_P(PipelinedTraining, ResNet18HasTheLossesOfOneIpu) {
   const std::vector<float> expected = Train(GetParam(), {});
-  ASSERT_EQ(expected.size(), 20u * 7);
+  ASSERT_EQ(expected.size(), ResNetTraining::kUpdates * 7);
   EXPECT_NE(expected.front(), expected.back());
   for (uint32_t ipus : {2, 4}) {
     for (Schedule schedule : {Schedule::kSharded, Schedule::kPhased, Schedule::kGrouped,
@@ -64,7 +64,7 @@ TEST_P(PipelinedTraining, FourReplicasHaveTheLossesOfOneIpu) {
   ResNetTraining training;
   training.accumulation = 8;
   const std::vector<float> expected = Train(GetParam(), training);
-  ASSERT_EQ(expected.size(), 20u * 8);
+  ASSERT_EQ(expected.size(), ResNetTraining::kUpdates * 8);
   EXPECT_NE(expected.front(), expected.back());
   training.accumulation = 2;
   training.replicas = 4;

@@ -159,10 +159,15 @@ TEST_P(BitsTest, ThereAreManyAndTheyChange) {
   std::vector<uint32_t> all;
   for (const auto& [name, array] : bits) {
     losses += name.starts_with("loss ") ? 1 : 0;
-    const auto* elements = reinterpret_cast<const uint32_t*>(array.bytes.data());
-    all.insert(all.end(), elements, elements + array.bytes.size() / sizeof(uint32_t));
+    const auto* begin = reinterpret_cast<const uint32_t*>(array.bytes.data());
+    const auto* end = begin + array.bytes.size() / sizeof(uint32_t);
+    all.insert(all.end(), begin, end);
+    // LAMB's limit of a norm is infinite by default.
+    if (name.starts_with("optimizer/hyperParameters/")) continue;
+    EXPECT_TRUE(std::all_of(begin, end, [](uint32_t element) {
+      return std::isfinite(std::bit_cast<float>(element));
+    })) << name;
   }
-  for (const uint32_t element : all) ASSERT_TRUE(std::isfinite(std::bit_cast<float>(element)));
   EXPECT_EQ(losses, Options().updates() * BitsOptions::kMicroBatches);
   const size_t elements = all.size();
   std::sort(all.begin(), all.end());
