@@ -14,13 +14,6 @@ using graph::Graph;
 using graph::Tensor;
 using nn::Builder;
 
-// A multiple of 8 near to the product, and not less than nine tenths of it.
-int64_t Scaled(int64_t channels, double factor) {
-  const double exact = static_cast<double>(channels) * factor;
-  const int64_t multiple = std::max<int64_t>(8, static_cast<int64_t>(exact + 4) / 8 * 8);
-  return static_cast<double>(multiple) < 0.9 * exact ? multiple + 8 : multiple;
-}
-
 Tensor Activated(const Builder& net, Tensor x, int64_t outputs, uint32_t kernel,
                  uint32_t stride = 1, int64_t groups = 1) {
   return net.graph().Silu(ConvolveAndNormalize(net, x, outputs, kernel, stride, groups));

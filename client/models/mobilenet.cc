@@ -1,5 +1,7 @@
 #include "client/models/mobilenet.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "client/models/convolution.h"
 #include "client/models/stages.h"
@@ -46,22 +48,26 @@ Tensor MobileNetV2(const Builder& net, Tensor images, const MobileNetOptions& op
   };
   constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
                                {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+  if (!(options.width > 0)) {
+    return net.graph().Fail(absl::InvalidArgumentError(
+        absl::StrCat("mobilenet has the factor ", options.width, " of width, must be above 0")));
+  }
   const Graph::Scope scope = net.EnterScope();
   const Builder features = net.In("features");
   int layer = 0;
   const auto next = [&] { return features.In(absl::StrCat(layer++)); };
-  Tensor x = Activated(next(), images, 32, 3, options.small_images ? 1 : 2);
+  Tensor x = Activated(next(), images, Scaled(32, options.width), 3, options.small_images ? 1 : 2);
   Stages stages(net.graph(), options.stages);
   for (const Stage& stage : kStages) {
     const bool stays = options.small_images && stage.outputs == 24;
     for (int block = 0; block < stage.blocks; ++block) {
       const uint32_t stride = block == 0 && !stays ? stage.stride : 1;
       stages.Enter(absl::StrCat("features.", layer));
-      x = Block(next(), x, stage.expansion, stage.outputs, stride);
+      x = Block(next(), x, stage.expansion, Scaled(stage.outputs, options.width), stride);
     }
   }
   if (!stages.End()) return {};
-  x = Activated(next(), x, 1280, 1);
+  x = Activated(next(), x, Scaled(1280, std::max(1.0, options.width)), 1);
   x = net.Dropout(net.GlobalAveragePool(x), options.dropout);
   return net.In("classifier")
       .Linear("1", x, options.classes,

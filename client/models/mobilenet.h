@@ -10,6 +10,7 @@
 namespace vpod::models {
 
 struct MobileNetOptions {
+  double width = 1;  // factor of the channels
   int64_t classes = 1000;
   float dropout = 0.2f;  // before the last layer, in training
   // For images of 32 × 32: the first convolution, and the first block that would halve the image,

@@ -54,6 +54,23 @@ TEST(MobileNetTest, HasTorchvisionsNamesAndParameters) {
   }
 }
 
+TEST(MobileNetTest, HasTorchvisionsParametersAtHalfTheWidth) {
+  Graph graph;
+  const Tensor images = graph.Input("images", {FLOAT32, {2, 3, 64, 64}});
+  MobileNetV2(nn::Builder(graph, {.training = true}), images, {.width = 0.5});
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  int64_t count = 0;
+  Parameters(graph, &count);
+  EXPECT_EQ(count, 1968680);
+}
+
+TEST(MobileNetTest, WidthIsAboveZero) {
+  Graph graph;
+  MobileNetV2(nn::Builder(graph, {}), graph.Input("images", {FLOAT32, {2, 3, 64, 64}}),
+              {.width = 0});
+  EXPECT_EQ(graph.status().message(), "mobilenet has the factor 0 of width, must be above 0");
+}
+
 // PyTorch's count for a width of 64, four heads and two layers; either order of the norms.
 TEST(TransformerTest, HasAsManyParametersAsPyTorchs) {
   for (bool norm_first : {false, true}) {

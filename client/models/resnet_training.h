@@ -13,7 +13,7 @@
 namespace vpod::models {
 
 struct ResNetTraining {
-  static constexpr uint32_t kUpdates = 8;
+  static constexpr uint32_t kUpdates = 5;
 
   uint32_t ipus = 1;  // of a replica: at most 8, each a stage of one block or more
   compiler::Schedule schedule = compiler::Schedule::kSharded;

@@ -18,7 +18,7 @@ import torch
 from layerwise import Lamb
 from networks import NETWORKS
 
-STEPS = 20
+STEPS = 10
 SMOOTH = ("encoder", "efficientnet", "vit", "lstm", "gru", "bert_tiny", "bert_tiny_masked", "gpt2")
 # With most seeds some ReLU has an input so near to 0 that float32, ours or PyTorch's, takes the other side of the kink
 # than float64: the losses part there. With these seeds none does in the first steps.
@@ -32,24 +32,19 @@ CASES = [
     ("encoder", {"--half": None, "--loss-scale": 1024, "--learning-rate": 0.02, "--momentum": 0.9}),
     ("encoder", {"--optimizer": "lamb", "--learning-rate": 0.005, "--weight-decay": 0.01}),
     ("mobilenet", {"--learning-rate": 0.001, "--momentum": 0.9, "--batch": 8, "--seed": 12}),
-    ("mobilenet", {"--optimizer": "adamw", "--learning-rate": 0.0001, "--batch": 8, "--seed": 3}),
     ("mobilenet", {"--optimizer": "lamb", "--learning-rate": 0.001, "--batch": 8, "--seed": 3}),
     ("efficientnet", {"--learning-rate": 0.0001, "--momentum": 0.9, "--batch": 8}),
     ("efficientnet", {"--optimizer": "adamw", "--learning-rate": 0.0001, "--batch": 8}),
-    ("efficientnet", {"--optimizer": "lamb", "--learning-rate": 0.001, "--batch": 8}),
     ("vgg", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
     ("vit", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
     ("lstm", {"--learning-rate": 0.1, "--momentum": 0.9, "--batch": 8}),
-    ("lstm", {"--optimizer": "adamw", "--learning-rate": 0.001, "--batch": 8}),
     ("lstm", {"--optimizer": "lamb", "--learning-rate": 0.005, "--batch": 8}),
     ("gru", {"--learning-rate": 0.1, "--momentum": 0.9, "--batch": 8}),
     ("gru", {"--optimizer": "adamw", "--learning-rate": 0.001, "--batch": 8}),
-    ("gru", {"--optimizer": "lamb", "--learning-rate": 0.005, "--batch": 8}),
     ("bert_tiny", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
     ("bert_tiny_masked", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
     ("gpt2", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
     ("resnet18", {"--learning-rate": 0.001, "--momentum": 0.9, "--batch": 8, "--seed": 4}),
-    ("resnet18", {"--optimizer": "adamw", "--learning-rate": 0.0001, "--weight-decay": 0.01, "--batch": 8, "--seed": 3}),
     ("resnet18", {"--half": None, "--loss-scale": 1024, "--learning-rate": 0.001, "--batch": 8, "--seed": 2}),
 ]
 

@@ -48,6 +48,7 @@ class Tree:
         self.pages = {p: t for p, t in self.files.items() if p.endswith(".md")}
         self.all_code = "\n".join(self.code.values())
         self.words = set(re.findall(r"\w+", self.all_code))
+        self.options = set(re.findall(r"[\w-]+", self.all_code))
 
     def exists(self, path):
         if any(c in path for c in "*{<"):
@@ -208,7 +209,7 @@ def check_citations_of_code(tree):
                 if name not in tree.words and not composed(tree, name):
                     yield f"{where}: variable {name} does not occur in the code"
             for flag in re.findall(r"(?<![\w-])--([a-z][a-z0-9-]+)", span):
-                if not re.search(rf"(?<![\w-])(--)?{re.escape(flag)}(?![\w-])", tree.all_code):
+                if not {flag, "--" + flag} & tree.options:
                     yield f"{where}: option --{flag} does not occur in the code"
     faults = tree.pages.get("tests/system/FAULTS.md", "")
     for row in faults.split("\n"):

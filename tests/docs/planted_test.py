@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that docs_test finds what it should: plants violations one by one in a copy of the repository, and expects each to be
-named. With --bin DIR also violations in commands, which need a POD."""
+"""Shows that docs_test finds what it should: plants violations in a copy of the repository, and expects each to be named. With --bin DIR also violations in commands, which need a POD."""
 import argparse
 import os
 import pathlib
@@ -69,15 +68,17 @@ def main():
         if clean.returncode != 0:
             print("the unchanged documents fail:\n" + clean.stdout)
             return 1
-        for path, text, words in READ:
-            file = root / path
-            before = file.read_text() if file.exists() else None
-            file.write_text((before or "") + "\n" + text)
-            result = run(root)
-            if before is None:
-                file.unlink()
+        before = {path: (root / path).read_text() if (root / path).exists() else None for path, _, _ in READ}
+        for path, text, _ in READ:
+            with open(root / path, "a") as file:
+                file.write("\n" + text)
+        result = run(root)
+        for path, text in before.items():
+            if text is None:
+                (root / path).unlink()
             else:
-                file.write_text(before)
+                (root / path).write_text(text)
+        for path, text, words in READ:
             good = result.returncode == 1 and words in result.stdout
             found, missed = found + good, missed + (not good)
             print("found " if good else "MISSED", path, text.strip().replace("\n", " / "))

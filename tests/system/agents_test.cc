@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "client/models/resnet_training.h"
 #include "device/base/file.h"
 #include "tests/support/command.h"
 #include "tests/support/pod.h"
@@ -154,7 +155,8 @@ TEST_P(AgentsTest, ResNet18OverTwoAgentsHasTheLossesOfOneIpu) {
   for (const char* precision : {"32", "16"}) {
     SCOPED_TRACE(precision);
     const std::string expected = OneIpu(precision);
-    EXPECT_EQ(std::count(expected.begin(), expected.end(), '\n'), 20 * 15);
+    EXPECT_EQ(std::count(expected.begin(), expected.end(), '\n'),
+              models::ResNetTraining::kUpdates * 15);
     EXPECT_EQ(ResNetLosses(pod, 8, precision), expected);
     EXPECT_EQ(pod.AttachedIpus(), 0);
   }

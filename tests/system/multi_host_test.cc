@@ -11,6 +11,7 @@
 #include <thread>
 #include <tuple>
 
+#include "client/models/resnet_training.h"
 #include "device/base/file.h"
 #include "tests/support/hosts.h"
 
@@ -153,7 +154,8 @@ TEST_F(MultiHostTest, ResNet18OverTwoHostsHasTheLossesOfOneIpu) {
         Words{"poprun", "--num-instances", "1", "--num-replicas", "1"} + job("1", "sharded", here));
     ASSERT_EQ(together.code, 0) << together.err;
     const std::string expected = base::ReadFile(here);
-    EXPECT_EQ(std::count(expected.begin(), expected.end(), '\n'), 20 * 15);
+    EXPECT_EQ(std::count(expected.begin(), expected.end(), '\n'),
+              models::ResNetTraining::kUpdates * 15);
     EXPECT_EQ(base::ReadFile(there), expected);
   }
   ExpectMessages(2);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run_test TEST: runs a test of the package with the distribution's Python and PyTorch.
 set -euo pipefail
-/usr/bin/python3 -c 'import numpy, torch' 2>/dev/null || {
+/usr/bin/python3 -c 'from importlib.util import find_spec; exit(not (find_spec("numpy") and find_spec("torch")))' || {
   echo "SKIPPED: python3-torch is not installed (deploy/packages-pytorch.txt): no model of PyTorch is run"
   exit 0
 }
