@@ -8,9 +8,20 @@
 
 #include "device/base/connection_failure.h"
 #include "device/base/grpc_connect.h"
+#include "device/base/thread_priority.h"
 #include "device/base/version.h"
 
 namespace vpod {
+
+namespace {
+
+// LimitNICE of the units permits it.
+constexpr int kNice = -10;
+// With an answer. A call that is given up is sent again on a new connection, which on a busy
+// machine takes longer than to wait.
+constexpr std::chrono::seconds kPatience{5};
+
+}  // namespace
 
 Announcer::Announcer(const Options& options, const std::optional<base::Tls>& tls,
                      agent::Agent& agent)
@@ -28,19 +39,21 @@ Announcer::~Announcer() {
   {
     base::MutexLock lock(mutex_);
     stopping_ = true;
+    if (call_ != nullptr) call_->TryCancel();
     changed_.notify_all();
   }
   thread_.join();
 }
 
 void Announcer::Loop() {
+  if (!base::SetThreadNice(kNice)) spdlog::debug("heartbeats have the priority of clients' calls");
   grpc::StatusCode state = grpc::StatusCode::OK;
   bool registered = false;
   auto stub = Connect();
   while (true) {
     // A process that hangs is silent.
-    const grpc::Status status =
-        agent_.gate().closed() ? grpc::Status::OK : Announce(*stub, registered);
+    const grpc::Status status = agent_.gate().closed() ? grpc::Status::OK : Call(*stub, registered);
+    if (IsStopping()) return;
     if (std::exchange(state, status.error_code()) != status.error_code()) Log(status);
     // A channel that failed reconnects ever more rarely, a new one at once.
     if (!status.ok()) stub = Connect();
@@ -52,6 +65,11 @@ void Announcer::Loop() {
     base::MutexLock lock(mutex_);
     if (lock.WaitUntil(changed_, next, [&] { return stopping_; })) return;
   }
+}
+
+bool Announcer::IsStopping() {
+  base::MutexLock lock(mutex_);
+  return stopping_;
 }
 
 void Announcer::Log(const grpc::Status& status) const {
@@ -70,9 +88,22 @@ void Announcer::Log(const grpc::Status& status) const {
   }
 }
 
-grpc::Status Announcer::Announce(vipuagent::VipuRegistry::Stub& stub, bool& registered) {
+grpc::Status Announcer::Call(vipuagent::VipuRegistry::Stub& stub, bool& registered) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  {
+    base::MutexLock lock(mutex_);
+    if (stopping_) return grpc::Status::CANCELLED;
+    call_ = &context;
+  }
+  const grpc::Status status = Announce(context, stub, registered);
+  base::MutexLock lock(mutex_);
+  call_ = nullptr;
+  return status;
+}
+
+grpc::Status Announcer::Announce(grpc::ClientContext& context, vipuagent::VipuRegistry::Stub& stub,
+                                 bool& registered) {
   if (!registered) {
     agent_.DescribeState(registration_);
     vipuagent::RegisterReply reply;

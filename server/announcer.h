@@ -15,7 +15,8 @@
 namespace vpod {
 
 // Registers the machines with the controller and tells it that they live, once a second or as it
-// wishes; stops when destroyed. The agent outlives it.
+// wishes; stops when destroyed. The agent outlives it. Heartbeats have a thread and a connection of
+// their own, and where processors are busy, the thread goes before those of clients' calls.
 class Announcer {
  public:
   struct Options {
@@ -29,7 +30,11 @@ class Announcer {
  private:
   void Loop();
   void Log(const grpc::Status& status) const;
-  grpc::Status Announce(vipuagent::VipuRegistry::Stub& stub, bool& registered);
+  bool IsStopping();
+  // Registers, or sends a heartbeat.
+  grpc::Status Call(vipuagent::VipuRegistry::Stub& stub, bool& registered);
+  grpc::Status Announce(grpc::ClientContext& context, vipuagent::VipuRegistry::Stub& stub,
+                        bool& registered);
   void TakeNames(const vipuagent::HeartbeatReply& reply);
   std::unique_ptr<vipuagent::VipuRegistry::Stub> Connect() const;
 
@@ -42,6 +47,7 @@ class Announcer {
   base::Mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::ClientContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;  // under way
   std::thread thread_;
 };
 

@@ -136,7 +136,7 @@ absl::Status Serve(const ServerOptions& options) {
                  options.secure ? "secure"
                  : options.tls  ? "with TLS"
                                 : "without security");
-    const auto ticker = executors.Every(std::chrono::milliseconds(250), [&] {
+    const auto ticker = executors.Every(options.controller.tick_interval, [&] {
       controller->Tick();
       liveness.Beat();
     });

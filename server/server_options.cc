@@ -97,7 +97,7 @@ void AddOptions(CLI::App& app, ServerOptions& options) {
   AddTime(app, "--agent-poll-interval", options.controller.agent_poll_interval,
           "Interval between heartbeats of an agent");
   AddTime(app, "--agent-timeout", options.controller.agent_timeout,
-          "An agent without a heartbeat for this long is Down");
+          "An agent without a sign of life for this long is Down");
   AddTime(app, "--partition-timeout", options.controller.partition_timeout,
           "A partition PENDING for longer goes to ERROR");
   AddTime(app, "--provisioning-delay", options.controller.provisioning_delay,

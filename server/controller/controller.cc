@@ -33,7 +33,7 @@ Controller::Controller(Store* store, AgentGateway* gateway, ControllerOptions op
       boot_id_(base::RandomId()),
       started_(options_.now()),
       last_tick_(started_),
-      listening_since_(started_) {}
+      listening_since_{.time = started_} {}
 
 absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(Store* store, AgentGateway* gateway,
                                                                ControllerOptions options) {
@@ -157,17 +157,14 @@ void Controller::Tick() {
   {
     base::MutexLock lock(mutex_);
     const Clock::time_point now = options_.now();
+    ++ticks_;
     // A controller that was away itself (stopped, or waiting for a slow disk) has heard nobody;
     // every agent that it waits for gets the whole time again.
-    if (now - std::exchange(last_tick_, now) > options_.longest_pause) listening_since_ = now;
-    const auto waited = [now, listening = listening_since_](Clock::time_point since) {
+    if (now - std::exchange(last_tick_, now) > options_.longest_pause) listening_since_ = Now();
+    const auto waited = [now, listening = listening_since_.time](Clock::time_point since) {
       return now - std::max(since, listening);
     };
-    while (!state_.processes_by_age.empty()) {
-      Process& oldest = *state_.processes_by_age.front();
-      if (waited(oldest.seen) <= options_.agent_timeout) break;
-      SetDown(oldest);
-    }
+    SetSilentDown();
     if (waited(Clock::time_point::min()) > options_.agent_timeout)
       SetMissing(now - options_.agent_timeout);
     ForgetUnknownMachines();

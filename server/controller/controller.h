@@ -74,8 +74,11 @@ using IsCancelled = std::function<bool()>;
 
 struct ControllerOptions {
   std::chrono::milliseconds agent_poll_interval{1000};  // between heartbeats of an agent
-  std::chrono::milliseconds agent_timeout{
-      5000};  // without a heartbeat for so long an agent is Down
+  // Without a sign of life for so long an agent is Down. After half of it the agent is asked.
+  std::chrono::milliseconds agent_timeout{5000};
+  // Between two Ticks. Later Ticks are the controller's own fault: an agent gets as many Ticks as
+  // fit into its timeout.
+  std::chrono::milliseconds tick_interval{250};
   std::chrono::milliseconds longest_pause{1000};    // between two Ticks; after a longer one, the
                                                     // controller's own, all timeouts start again
   std::chrono::seconds partition_timeout{300};      // PENDING for longer becomes ERROR
@@ -359,8 +362,14 @@ class Controller {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Silent processes whose machines nobody added, and refusals that are not asked for any more.
   void ForgetUnknownMachines() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  SignOfLife Now() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return {options_.now(), ticks_}; }
+  // The process has answered; so it lives, even if its heartbeats do not come through for a while.
+  void NoteAnswer(Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetUp(Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetDown(Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Asks processes that have been silent for a while, and sets those Down that have been for the
+  // whole timeout.
+  void SetSilentDown() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives up agents that have not come back in time since the controller started.
   void SetMissing(Clock::time_point awaited_before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes over which machines are unwell, and what follows for partitions.
@@ -416,7 +425,8 @@ class Controller {
   const std::string boot_id_;
   const Clock::time_point started_;
   Clock::time_point last_tick_ ABSL_GUARDED_BY(mutex_);
-  Clock::time_point listening_since_ ABSL_GUARDED_BY(mutex_);  // without a pause of our own
+  uint64_t ticks_ ABSL_GUARDED_BY(mutex_) = 0;          // that were done
+  SignOfLife listening_since_ ABSL_GUARDED_BY(mutex_);  // without a pause of our own
   std::unique_ptr<Users> users_;  // has a lock of its own, which is taken after this one
   base::Mutex mutex_;
   absl::Status fenced_ ABSL_GUARDED_BY(mutex_);

@@ -93,7 +93,9 @@ class Operations {
     store_ = *std::move(store);
     ControllerOptions options;
     options.now = [this] { return Clock::time_point(std::chrono::milliseconds(model_.now)); };
-    options.longest_pause = std::chrono::hours(1);  // the model's time passes in jumps
+    // The model's time passes in jumps.
+    options.longest_pause = std::chrono::hours(1);
+    options.tick_interval = std::chrono::hours(1);
     auto controller = Controller::Create(store_.get(), &world_, options);
     ASSERT_TRUE(controller.ok()) << controller.status();
     controller_ = *std::move(controller);

@@ -334,6 +334,7 @@ void Controller::Configured(const std::string& endpoint, const vipuagent::Config
       if (is_same && IsLater(reply->later())) FenceIfProven(reply->later(), endpoint).IgnoreError();
     }
     if (is_same && status.ok()) {
+      NoteAnswer(process);
       const auto affected = SetReleasing(process, reply->releasing());
       Confirmed(process, sent);
       for (const auto& [id, partition] : affected) UpdateState(*partition);

@@ -386,6 +386,7 @@ TEST_F(ReconcileTest, MachineThatMovesToAnotherProcessIsConfiguredThere) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
   Advance(seconds(6));  // the former is silent
+  gateway_.Answer(absl::DeadlineExceededError("silence"));
   Register(0, 1, "process-9", "boot-9");
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
   const FakeGateway::Call now = gateway_.Answer();

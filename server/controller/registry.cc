@@ -71,6 +71,12 @@ std::string StatusText(const Process& process, absl::string_view status) {
              : absl::StrCat(status, ": ", process.machines.size(), " machines");
 }
 
+// Whether one of its machines was added.
+bool HasAgents(const Process& process) {
+  return std::any_of(process.machines.begin(), process.machines.end(),
+                     [](const Machine* machine) { return machine->agent != nullptr; });
+}
+
 }  // namespace
 
 std::string Controller::ProofOf(const std::string& boot_id, uint64_t epoch) const {
@@ -189,7 +195,7 @@ absl::Status Controller::Register(const vipuagent::RegisterRequest& request,
     if (!was_up) affected = process.partitions;
     if (is_new) Admit(process, request);
     process.heard_on = heard_on;
-    state_.SetSeen(process, options_.now());
+    state_.SetSeen(process, Now());
     affected.merge(state_.SetMachines(process, request.machines()));
     if (!was_up) events_.Add(Severity::kInfo, ObjectOf(process), StatusText(process, "Up"));
     if (!was_up || !affected.empty()) ++names_version_;
@@ -208,10 +214,7 @@ absl::Status Controller::Register(const vipuagent::RegisterRequest& request,
 
 void Controller::ForgetUnknownMachines() {
   for (Process* process : std::set(state_.silent)) {
-    const bool is_known =
-        std::any_of(process->machines.begin(), process->machines.end(),
-                    [](const Machine* machine) { return machine->agent != nullptr; });
-    if (is_known || process->in_flight || !process->partitions.empty()) continue;
+    if (HasAgents(*process) || process->in_flight || !process->partitions.empty()) continue;
     gateway_->Forget(process->endpoint);
     state_.RemoveProcess(*process);
   }
@@ -231,7 +234,7 @@ vipuagent::HeartbeatReply Controller::Heartbeat(const vipuagent::HeartbeatReques
     }
     Process& process = *it->second;
     const bool was_up = process.up;
-    state_.SetSeen(process, options_.now());
+    state_.SetSeen(process, Now());
     AddNames(process, request, reply);
     if (was_up && process.unwell.empty() && request.unwell().empty() && process.releasing.empty() &&
         request.releasing().empty() && request.detached_partitions().empty()) {
@@ -262,6 +265,34 @@ void Controller::SetUp(Process& process) {
   }
   events_.Add(Severity::kInfo, ObjectOf(process), StatusText(process, "Up"));
   for (const auto& [id, partition] : std::map(process.partitions)) UpdateState(*partition);
+}
+
+void Controller::NoteAnswer(Process& process) {
+  // One that reports nothing for long is lost all the same: nobody knows how its machines are.
+  constexpr int kMostTimeouts = 12;
+  if (process.up && options_.now() - process.seen <= kMostTimeouts * options_.agent_timeout)
+    state_.SetHeard(process, Now());
+}
+
+void Controller::SetSilentDown() {
+  const SignOfLife now = Now();
+  const auto waited = [&](const Process& process) {
+    return now.time - std::max(process.heard.time, listening_since_.time);
+  };
+  const auto ticks = static_cast<uint64_t>(options_.agent_timeout / options_.tick_interval);
+  while (!state_.processes_by_age.empty()) {
+    Process& oldest = *state_.processes_by_age.front();
+    if (waited(oldest) <= options_.agent_timeout ||
+        now.ticks - std::max(oldest.heard.ticks, listening_since_.ticks) < ticks)
+      break;
+    SetDown(oldest);
+  }
+  // Its heartbeat may be on its way, or wait here: it gets a configuration, which changes nothing
+  // and which only a process that works confirms.
+  for (Process* process : state_.processes_by_age) {
+    if (2 * waited(*process) <= options_.agent_timeout) break;
+    if (HasAgents(*process)) state_.dirty[process->endpoint] = process;
+  }
 }
 
 void Controller::SetDown(Process& process) {

@@ -79,6 +79,7 @@ TEST_F(RegistryTest, UnknownMachinesThatFallSilentAreForgotten) {
             2u);  // those of a process with an agent
   EXPECT_EQ(gateway_.forgotten, (std::vector<std::string>{"process-2"}));
   EXPECT_EQ(controller_->GetAgent("ag0")->status(), "Down");
+  gateway_.Answer(absl::DeadlineExceededError("silence"));  // asked before it was Down
   vipuagent::HeartbeatRequest late;
   late.set_endpoint("process-2");
   late.set_boot_id("boot-1");

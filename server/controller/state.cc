@@ -446,15 +446,19 @@ Process& State::AddProcess(const std::string& endpoint) {
   return *process;
 }
 
-void State::SetSeen(Process& process, Clock::time_point now) {
-  process.seen = now;
-  if (process.up) {
-    processes_by_age.splice(processes_by_age.end(), processes_by_age, process.by_age);
-  } else {
+void State::SetSeen(Process& process, const SignOfLife& now) {
+  process.seen = now.time;
+  if (!process.up) {
     process.up = true;
     silent.erase(&process);
     process.by_age = processes_by_age.insert(processes_by_age.end(), &process);
   }
+  SetHeard(process, now);
+}
+
+void State::SetHeard(Process& process, const SignOfLife& now) {
+  process.heard = now;
+  processes_by_age.splice(processes_by_age.end(), processes_by_age, process.by_age);
 }
 
 void State::SetSilent(Process& process) {

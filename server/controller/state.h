@@ -56,6 +56,12 @@ struct Machine {
   std::map<uint32_t, std::string> releasing;
 };
 
+// When something was heard: the time, and how many Ticks the controller had done by then.
+struct SignOfLife {
+  Clock::time_point time;
+  uint64_t ticks = 0;
+};
+
 // A process that holds machines.
 struct Process {
   std::string endpoint;  // host:port
@@ -64,8 +70,9 @@ struct Process {
   // IPUs that it said were held when it registered, for partitions that the controller does not
   // know. Its heartbeats tell of them only once it has taken a configuration.
   vipuagent::HeartbeatRequest unclaimed;
-  std::string heard_on;  // the controller's network interface on which it registered
-  Clock::time_point seen;
+  std::string heard_on;    // the controller's network interface on which it registered
+  Clock::time_point seen;  // its last heartbeat
+  SignOfLife heard;        // its last heartbeat, or its last answer to a configuration
   bool up = false;
   std::list<Process*>::iterator by_age;  // place in State::processes_by_age while up
   std::vector<Machine*> machines;
@@ -189,7 +196,9 @@ class State {
   // --- Processes ---
   Process& AddProcess(const std::string& endpoint);
   // The process was heard, and is up; was not heard for too long.
-  void SetSeen(Process& process, Clock::time_point now);
+  // A heartbeat or a registration has come, or another sign of life of a process that is up.
+  void SetSeen(Process& process, const SignOfLife& now);
+  void SetHeard(Process& process, const SignOfLife& now);
   void SetSilent(Process& process);
   // Nothing is known to be wrong with its machines.
   void ForgetHealth(Process& process);
