@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/arch/hardware.h"
+#include "device/base/exit_code.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
 #include "server/agent/agent.h"
@@ -29,9 +30,9 @@
 namespace vpod {
 namespace {
 
-int Fail(const absl::Status& status, int code) {
+int Fail(const absl::Status& status) {
   std::fprintf(stderr, "vipu-agent: error: %s\n", base::OneLine(status.message()).c_str());
-  return code;
+  return base::ExitCode(status);
 }
 
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
@@ -179,15 +180,15 @@ int Main(int argc, char** argv) {
   rpc::BlockStopSignals();
   rpc::AllowManyDescriptors();
   auto options = ParseAgentProcessOptions(argc, argv);
-  if (!options.ok()) return Fail(options.status(), 2);
+  if (!options.ok()) return Fail(options.status());
   if (!options->has_value()) return 0;
   if (absl::Status status = rpc::SetUpLog((*options)->log_level, (*options)->log_file);
       !status.ok())
-    return Fail(status, 2);
+    return Fail(status);
   const auto tls = MemberTls((*options)->tls_files);
-  if (!tls.ok()) return Fail(tls.status(), 2);
+  if (!tls.ok()) return Fail(tls.status());
   const absl::Status status = Serve(**std::move(options), *tls);
-  return status.ok() ? 0 : Fail(status, absl::IsInvalidArgument(status) ? 2 : 1);
+  return status.ok() ? 0 : Fail(status);
 }
 
 }  // namespace

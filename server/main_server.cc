@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/exit_code.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
 #include "device/engine/executors.h"
@@ -157,7 +158,7 @@ int Main(int argc, char** argv) {
   rpc::BlockStopSignals();
   rpc::AllowManyDescriptors();
   const auto parsed = ParseServerOptions(argc, argv);
-  if (!parsed.ok()) return Fail(parsed.status(), 2);
+  if (!parsed.ok()) return Fail(parsed.status(), base::ExitCode(parsed.status()));
   if (!parsed->has_value()) return 0;
   const ServerOptions& options = **parsed;
   if (options.version) {

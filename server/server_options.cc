@@ -1,11 +1,14 @@
 #include "server/server_options.h"
 
 #include <net/if.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
-#include <filesystem>
+#include <cstring>
 #include <functional>
 
 #include "absl/strings/numbers.h"
@@ -108,16 +111,28 @@ void AddOptions(CLI::App& app, ServerOptions& options) {
 // CLI11 reads whatever it is given to its end, which a device or a pipe may not have.
 absl::Status CheckConfigFile(int argc, const char* const* argv) {
   std::string path = kConfigFile;
+  bool is_named = false;
   for (int i = 1; i < argc; ++i) {
     absl::string_view word = argv[i];
-    if (word == "--config" && i + 1 < argc) path = argv[i + 1];
-    if (absl::ConsumePrefix(&word, "--config=")) path = std::string(word);
+    const bool is_next = word == "--config" && i + 1 < argc;
+    if (is_next) path = argv[i + 1];
+    const bool is_here = absl::ConsumePrefix(&word, "--config=");
+    if (is_here) path = std::string(word);
+    is_named = is_named || is_next || is_here;
   }
-  std::error_code error;
-  const bool is_there = std::filesystem::exists(path, error);
-  if (!is_there || path == "/dev/null" || std::filesystem::is_regular_file(path, error))
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--config ", path, " is not a file"));
+  const auto unreadable = [&](absl::string_view why) {
+    return absl::FailedPreconditionError(absl::StrCat("--config: cannot read ", path, ": ", why));
+  };
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    // The default one need not be there.
+    return is_named ? unreadable(std::strerror(errno)) : absl::OkStatus();
+  }
+  if (path == "/dev/null") return absl::OkStatus();
+  if (!S_ISREG(info.st_mode))
+    return unreadable(S_ISDIR(info.st_mode) ? "it is a directory" : "it is not a file");
+  if (is_named && access(path.c_str(), R_OK) != 0) return unreadable(std::strerror(errno));
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -39,7 +39,9 @@ absl::Status ImportConfig(const std::string& path,
     return absl::InvalidArgumentError(absl::StrCat("--import-config: ", parts...));
   };
   const auto text = base::ReadNamedFile(path);
-  if (!text.ok()) return wrong(text.status().message());
+  if (!text.ok())
+    return absl::FailedPreconditionError(
+        absl::StrCat("--import-config: ", text.status().message()));
   const auto json = nlohmann::json::parse(*text, nullptr, false);
   if (!json.is_object()) return wrong(path, " is not a JSON object of options");
   GivenOptions imported;
@@ -76,7 +78,7 @@ absl::Status ExportConfig(const std::string& path, bool overwrite, const GivenOp
   file << json.dump(2) << "\n";
   file.close();
   if (file) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--export-config: cannot write ", path));
+  return absl::FailedPreconditionError(absl::StrCat("--export-config: cannot write ", path));
 }
 
 }  // namespace vpod::launch

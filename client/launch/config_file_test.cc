@@ -124,8 +124,11 @@ TEST_F(ConfigFileTest, BadFilesAreRefused) {
   const std::string folder = testing::TempDir();
   EXPECT_EQ(ParseOptions({"--import-config", folder, "app"}).status().message(),
             "--import-config: cannot read " + folder + ": it is a directory");
-  EXPECT_EQ(ParseOptions({"--import-config", path_ + ".missing", "app"}).status().message(),
+  const absl::Status missing =
+      ParseOptions({"--import-config", path_ + ".missing", "app"}).status();
+  EXPECT_EQ(missing.message(),
             "--import-config: cannot read " + path_ + ".missing: No such file or directory");
+  EXPECT_TRUE(absl::IsFailedPrecondition(missing)) << missing;
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ absl::StatusOr<Hosts> ParseHosts(const std::string& text, const std::string& sou
 absl::StatusOr<Hosts> ReadHostFile(const std::string& path) {
   const auto file = base::ReadNamedFile(path);
   if (!file.ok())
-    return absl::InvalidArgumentError(absl::StrCat("--hostfile: ", file.status().message()));
+    return absl::FailedPreconditionError(absl::StrCat("--hostfile: ", file.status().message()));
   Hosts hosts;
   std::set<std::string> seen;
   int number = 0;

@@ -91,6 +91,7 @@ TEST(ReadHostFile, ErrorsNameFileAndLine) {
             "--hostfile: cannot read " + empty + ".missing: No such file or directory");
   EXPECT_EQ(error(testing::TempDir()),
             "--hostfile: cannot read " + testing::TempDir() + ": it is a directory");
+  EXPECT_TRUE(absl::IsFailedPrecondition(ReadHostFile(empty + ".missing").status()));
 }
 
 TEST(SlurmHosts, AreTheNodesOfTheJob) {

@@ -30,6 +30,7 @@
 #include "client/render/completion.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/base/device_use.h"
+#include "device/base/exit_code.h"
 #include "device/base/interruption.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
@@ -46,6 +47,8 @@ int Fail(absl::string_view message, int code) {
   std::fprintf(stderr, "poprun: error: %s\n", base::OneLine(message).c_str());
   return code;
 }
+
+int Fail(const absl::Status& status) { return Fail(status.message(), base::ExitCode(status)); }
 
 // As the shell would find it.
 std::string FindInPath(const std::string& program) {
@@ -389,7 +392,7 @@ int Poprun(const std::vector<std::string>& words) {
   }
   BlockSignals();
   const auto options = ParseOptions(words);
-  if (!options.ok()) return Fail(options.status().message(), 2);
+  if (!options.ok()) return Fail(options.status());
   if (options->help) {
     std::fputs(options->help_text.c_str(), stdout);
     return 0;
@@ -401,13 +404,13 @@ int Poprun(const std::vector<std::string>& words) {
   const Log log(options->verbosity);
   std::vector<std::string> warnings;
   auto layout = MakeLayout(*options, warnings);
-  if (!layout.ok()) return Fail(layout.status().message(), 2);
+  if (!layout.ok()) return Fail(layout.status());
   const absl::Status found = FindThisHost(*layout);
-  if (!found.ok()) return Fail(found.message(), 2);
+  if (!found.ok()) return Fail(found);
   if (!options->export_config.empty()) {
     const absl::Status exported =
         ExportConfig(options->export_config, options->overwrite_config, options->given);
-    if (!exported.ok()) return Fail(exported.message(), 2);
+    if (!exported.ok()) return Fail(exported);
   }
   for (const std::string& warning : warnings) log.Warning(warning);
   if (const absl::Status tmpdir = CheckTmpdir(); !tmpdir.ok()) return Fail(tmpdir.message(), 1);

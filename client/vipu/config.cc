@@ -22,8 +22,8 @@
 namespace vpod::vipu {
 namespace {
 
-// Reads `key = "value"` lines; blanks and # comments are allowed. NotFound when the file cannot be
-// read.
+// Reads `key = "value"` lines; blanks and # comments are allowed. NotFound: the file cannot be
+// read; FailedPrecondition: it is none.
 absl::StatusOr<std::map<std::string, std::string>> ReadHcl(const std::string& path) {
   constexpr size_t kMostBytes = 1 << 20;
   VPOD_ASSIGN_OR_RETURN(const std::string file, base::ReadNamedFile(path, kMostBytes));
@@ -48,6 +48,11 @@ absl::StatusOr<std::map<std::string, std::string>> ReadHcl(const std::string& pa
     values[std::string(absl::StripAsciiWhitespace(parts.first))] = std::string(value);
   }
   return values;
+}
+
+// That a named file cannot be read is a failure; NotFound would say that it need not be there.
+absl::Status OfNamedFile(const absl::Status& status) {
+  return absl::IsNotFound(status) ? absl::FailedPreconditionError(status.message()) : status;
 }
 
 // Host, or host:port, and a separate port; each with the name of where it was read.
@@ -121,7 +126,7 @@ std::vector<NamedAddress> GivenAddresses(const ConfigFlags& flags) {
 absl::StatusOr<NamedAddress> AddressOfFiles(const ConfigFlags& flags) {
   if (const std::string named = NamedFile(flags); !named.empty()) {
     const auto address = AddressInFile(named);
-    if (!address.ok()) return absl::InvalidArgumentError(address.status().message());
+    if (!address.ok()) return OfNamedFile(address.status());
     if (address->host.empty())
       return absl::InvalidArgumentError(absl::StrCat(named, " has no api-host"));
     return address;
@@ -198,7 +203,7 @@ absl::Status FindCredentials(const ConfigFlags& flags, ClientConfig& config) {
                         choose(flags.tls.key, "VIPU_CLI_TLS_KEY")};
   if (const std::string named = NamedFile(flags); !named.empty()) {
     const absl::Status taken = TakeCredentials(named, config, tls);
-    if (!taken.ok()) return absl::InvalidArgumentError(taken.message());
+    if (!taken.ok()) return OfNamedFile(taken);
   } else {
     // Errors in these files do not matter, because the address did not come from them.
     for (const std::string& path : DefaultFiles()) TakeCredentials(path, config, tls).IgnoreError();

@@ -40,9 +40,10 @@ class ConfigTest : public testing::Test {
     EXPECT_TRUE(config.ok()) << config.status();
     return config.ok() ? config->address() : "";
   }
-  static std::string Error(const ConfigFlags& flags) {
+  static std::string Error(const ConfigFlags& flags,
+                           absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
     const auto config = DiscoverConfig(flags);
-    EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << config.status();
+    EXPECT_EQ(config.status().code(), code) << config.status();
     return std::string(config.status().message());
   }
 
@@ -200,12 +201,13 @@ TEST_F(ConfigTest, BadLinesAreRefusedWithTheirNumber) {
 
 TEST_F(ConfigTest, NamedFileMustExistAndHaveAHost) {
   const std::string missing = (home_ / "missing.hcl").string();
-  EXPECT_EQ(Error({.config_file = missing}),
+  constexpr auto kUnreadable = absl::StatusCode::kFailedPrecondition;
+  EXPECT_EQ(Error({.config_file = missing}, kUnreadable),
             "cannot read " + missing + ": No such file or directory");
   const std::string empty = File("empty.hcl", "");
   EXPECT_EQ(Error({.config_file = empty}), empty + " has no api-host");
   // A file that is named must be readable, even if the host comes from elsewhere.
-  EXPECT_EQ(Error({.host = "h", .config_file = "/nope"}),
+  EXPECT_EQ(Error({.host = "h", .config_file = "/nope"}, kUnreadable),
             "cannot read /nope: No such file or directory");
 }
 

@@ -60,7 +60,7 @@ absl::StatusOr<std::string> ReadNamedFile(const std::string& path, size_t most) 
   // Asked before it is opened: a terminal or a tape may do something at that.
   if (stat(path.c_str(), &info) != 0) return CannotRead(path, std::strerror(errno));
   if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return absl::FailedPreconditionError(absl::StrCat(
         "cannot read ", path, ": it is ", S_ISDIR(info.st_mode) ? "a directory" : "not a file"));
   }
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
@@ -74,7 +74,7 @@ absl::StatusOr<std::string> ReadNamedFile(const std::string& path, size_t most) 
     if (n == 0) return text;
     text.append(buffer, static_cast<size_t>(n));
     if (text.size() > most) {
-      return absl::InvalidArgumentError(
+      return absl::FailedPreconditionError(
           absl::StrCat("cannot read ", path, ": it has more than ", most, " bytes"));
     }
   }

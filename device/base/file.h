@@ -26,8 +26,9 @@ inline std::string ReadFile(const std::string& path) {
 absl::Status CheckIsFileOrNothing(const std::string& path);
 
 // For a file that a person names, which may be anything. Pipes are read, too: shells make them of
-// `<(command)`. NotFound: it cannot be read; InvalidArgument: it is a directory or a device, or has
-// more than `most` bytes. The messages name the file.
+// `<(command)`. NotFound: it cannot be read; FailedPrecondition: it is a directory or a device, or
+// has more than `most` bytes. The messages name the file. To a tool neither is wrong usage
+// (base::ExitCode).
 inline constexpr size_t kMostConfigBytes = 64u << 20;  // the IPUoF file of a POD65536 has 20 MiB
 absl::StatusOr<std::string> ReadNamedFile(const std::string& path, size_t most = kMostConfigBytes);
 

@@ -33,11 +33,11 @@ TEST_F(ReadNamedFileTest, NamesWhatIsMissing) {
 
 TEST_F(ReadNamedFileTest, RefusesWhatHasNoEnd) {
   const auto zero = ReadNamedFile("/dev/zero");
-  EXPECT_TRUE(absl::IsInvalidArgument(zero.status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(zero.status()));
   EXPECT_EQ(zero.status().message(), "cannot read /dev/zero: it is not a file");
   EXPECT_EQ(ReadNamedFile("/tmp").status().message(), "cannot read /tmp: it is a directory");
   Write(std::string(101, 'x'));
-  EXPECT_TRUE(absl::IsInvalidArgument(ReadNamedFile(path_, 100).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(ReadNamedFile(path_, 100).status()));
   EXPECT_TRUE(ReadNamedFile(path_, 101).ok());
 }
 

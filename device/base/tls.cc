@@ -33,7 +33,7 @@ absl::StatusOr<std::string> ReadPem(const char* flag, const std::string& path) {
   constexpr size_t kMostBytes = 1 << 20;
   auto text = ReadNamedFile(path, kMostBytes);
   if (!text.ok())
-    return absl::InvalidArgumentError(absl::StrCat(text.status().message(), " (", flag, ")"));
+    return absl::FailedPreconditionError(absl::StrCat(text.status().message(), " (", flag, ")"));
   return text;
 }
 

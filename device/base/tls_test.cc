@@ -21,6 +21,7 @@ TEST(ReadTlsTest, NamesWhatIsMissingOrUnreadable) {
             "cannot read /no/ca.crt: No such file or directory (--tls-ca)");
   EXPECT_EQ(ReadTls({testing::TempDir(), junk, junk}).status().message(),
             "cannot read " + testing::TempDir() + ": it is a directory (--tls-ca)");
+  EXPECT_TRUE(absl::IsFailedPrecondition(ReadTls({"/no/ca.crt", junk, junk}).status()));
   EXPECT_EQ(ReadTls({junk, junk, junk}).status().message(),
             junk + " is not a certificate in PEM format");
 }

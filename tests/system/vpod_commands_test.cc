@@ -567,7 +567,8 @@ TEST_F(DescribedPodTest, MistakesInTheFileAreRefusedBeforeAnythingStarts) {
   EXPECT_EQ(mistake.code, 2);
   EXPECT_NE(mistake.err.find("/pod.yaml:2: a POD has no key 'machinez'"), std::string::npos)
       << mistake.err;
-  EXPECT_EQ(pod_.Run({"vpod", "up", "-f", "/nowhere.yaml"}).code, 1);
+  for (const char* unreadable : {"/nowhere.yaml", "/"})
+    EXPECT_EQ(pod_.Run({"vpod", "up", "-f", unreadable}).code, 1) << unreadable;
   ExpectWrongUsage(pod_.Run({"vpod", "up", "-f", "pod.yaml", "--pod", "4"}), "--pod", "vpod up");
   EXPECT_NE(pod_.Shell("test -e " + HomeOf("lab1")).code, 0);
 }

@@ -14,6 +14,7 @@
 #include "tools/vipu/completion.h"
 #include "tools/vipu/help.h"
 #include "tools/vipu/json.h"
+#include "tools/vipu/show.h"
 
 namespace vpod::tools {
 namespace {
@@ -77,7 +78,10 @@ absl::Status RunCommand(bool admin, const Arguments& arguments, std::ostream& ou
   }
   VPOD_ASSIGN_OR_RETURN(const auto timeout, Timeout(arguments));
   const auto config = vipu::DiscoverConfig(ServerFlags(arguments));
-  if (!config.ok()) return UsageError(absl::StrCat(config.status().message(), "."));
+  if (!config.ok()) {
+    return AsUsageError(
+        absl::Status(config.status().code(), absl::StrCat(config.status().message(), ".")));
+  }
   vipu::Client client(*config, timeout);
   if (arguments.Switch(kServerVersion)) {
     VPOD_ASSIGN_OR_RETURN(const auto info, client.ServerInfo());

@@ -12,6 +12,7 @@
 #include "client/vipu/client.h"
 #include "client/vipu/config.h"
 #include "client/vipu/pod_home.h"
+#include "device/base/exit_code.h"
 #include "device/base/stdout.h"
 #include "device/base/text.h"
 #include "tools/vpod/apply.h"
@@ -32,9 +33,7 @@
 namespace vpod::tools {
 namespace {
 
-int FailWith(const absl::Status& status) {
-  return Fail(status.message(), absl::IsInvalidArgument(status) ? 2 : 1);
-}
+int FailWith(const absl::Status& status) { return Fail(status.message(), base::ExitCode(status)); }
 
 // " in cluster c16" if that is the only one.
 std::string ClusterText(const PodShape& now) {

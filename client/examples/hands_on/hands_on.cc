@@ -27,6 +27,7 @@
 #include "client/session/profiles.h"
 #include "client/session/session.h"
 #include "device/base/command_line.h"
+#include "device/base/exit_code.h"
 #include "device/base/real_number.h"
 #include "device/base/status.h"
 #include "device/base/stdout.h"
@@ -364,7 +365,7 @@ int Main(int argc, char** argv) {
     const absl::Status status = Run(arguments);
     if (status.ok()) return 0;
     // The network and the compiler know ranges that depend on each other.
-    return fail(status.message(), absl::IsInvalidArgument(status) ? 2 : 1);
+    return fail(status.message(), base::ExitCode(status));
   } catch (const popdist::popdist_error& error) {
     return fail(error.what(), 1);
   }

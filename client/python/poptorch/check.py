@@ -6,8 +6,8 @@ prints goes to standard error. Afterwards a line says of each operator that cann
 where it is called, and by which module. Nothing is compiled, so a model that has too much for the
 memory of an IPU is not found.
 
-The exit code is 0 if all models can be compiled, 1 if one cannot, if the script called none or
-failed, and 2 for unknown arguments or a script that cannot be read.
+The exit code is 0 if all models can be compiled, 1 if one cannot, if the script called none,
+failed or cannot be read, and 2 for unknown arguments.
 """
 
 import contextlib
@@ -275,9 +275,9 @@ def check(script: str, arguments: Sequence[str]) -> Report:
     return report
 
 
-def _wrong(message: str) -> int:
+def _wrong(message: str, code: int = 2) -> int:
     print(f"poptorch.check: error: {message}", file=sys.stderr)
-    return 2
+    return code
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -299,7 +299,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         with open(script, "rb"):
             core()
     except OSError as error:
-        return _wrong(f"cannot read the script '{script}': {error.strerror}")
+        return _wrong(f"cannot read the script '{script}': {error.strerror}", code=1)
     except ImportError as error:
         return _wrong(str(error))
     report = check(script, arguments[1:])

@@ -156,13 +156,13 @@ class CheckTest(unittest.TestCase):
             self.assertIn(said, out)
 
     def test_wrong_arguments(self):
-        for arguments, said in (
-            ([], "no script is named"),
-            (["--fast"], "unknown argument '--fast'"),
-            ([self.script], f"cannot read the script '{self.script}': No such file or directory"),
+        for arguments, expected, said in (
+            ([], 2, "no script is named"),
+            (["--fast"], 2, "unknown argument '--fast'"),
+            ([self.script], 1, f"cannot read the script '{self.script}': No such file or directory"),
         ):
             code, out, errors = self.main(*arguments)
-            self.assertEqual((code, out), (2, ""))
+            self.assertEqual((code, out), (expected, ""))
             self.assertIn(f"poptorch.check: error: {said}", errors)
 
     def test_executors_are_put_back(self):
