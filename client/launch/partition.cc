@@ -17,6 +17,7 @@
 #include "client/launch/mpirun.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/arch/device_id.h"
+#include "device/base/counted.h"
 #include "device/base/device_use.h"
 #include "device/base/status.h"
 
@@ -174,8 +175,10 @@ vipuuser::PartitionRequirements JobPartition::Wanted() const {
 }
 
 absl::Status JobPartition::Create() {
-  log_.Info(absl::StrCat("Partition ", id_, " does not exist, creating it with ", layout_.ipus(),
-                         " IPUs, ", layout_.instances, " GCDs, ", layout_.replicas, " replicas"));
+  log_.Info(absl::StrCat("Partition ", id_, " does not exist, creating it with ",
+                         base::Counted(layout_.ipus(), "IPU"), ", ",
+                         base::Counted(layout_.instances, "GCD"), ", ",
+                         base::Counted(layout_.replicas, "replica")));
   if (!options_.vipu_cluster.empty())
     log_.Warning("--vipu-cluster is deprecated, use --vipu-allocation");
   vipuuser::CreatePartitionRequest request;
@@ -200,8 +203,9 @@ std::optional<std::string> JobPartition::WhyUnfit(const vipuuser::Partition& par
   const bool size_fits =
       r.reconfigurable() ? r.size() >= layout_.ipus() : r.size() == layout_.ipus();
   if (!size_fits) {
-    return absl::StrCat("partition ", id_, " has ", r.size(), " IPUs, but ", layout_.replicas,
-                        " replicas x ", layout_.ipus_per_replica, " IPUs need ", layout_.ipus());
+    return absl::StrCat("partition ", id_, " has ", base::Counted(r.size(), "IPU"), ", but ",
+                        base::Counted(layout_.replicas, "replica"), " x ",
+                        base::Counted(layout_.ipus_per_replica, "IPU"), " need ", layout_.ipus());
   }
   if (r.reconfigurable() && r.num_gcds() != 1) {
     return absl::StrCat("partition ", id_, " is reconfigurable and has ", r.num_gcds(),
@@ -385,8 +389,8 @@ absl::Status JobPartition::ReserveParent() {
   }
   if (reserved_.empty()) {
     return absl::Status(refusal.code(),
-                        absl::StrCat("cannot attach to ", needed, " IPUs of partition ", id_, ": ",
-                                     refusal.message()));
+                        absl::StrCat("cannot attach to ", base::Counted(needed, "IPU"),
+                                     " of partition ", id_, ": ", refusal.message()));
   }
   parent_device_ = lease.device_id;
   log_.Debug(absl::StrCat("Attached to device ", parent_device_));

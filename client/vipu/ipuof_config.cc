@@ -18,6 +18,7 @@
 #include "client/vipu/ipuof_json.h"
 #include "client/vipu/pod_home.h"
 #include "client/vipu/subset.h"
+#include "device/base/counted.h"
 #include "device/base/file.h"
 #include "device/base/id_order.h"
 #include "device/base/object_id.h"
@@ -107,9 +108,10 @@ absl::StatusOr<ActivePartition> SameIpus(const ActivePartition& stale, ActivePar
       *fresh.config.add_devices() = std::move(device);
   }
   if (fresh.config.devices_size() == stale.config.devices_size()) return fresh;
-  return absl::FailedPreconditionError(
-      absl::StrCat("the IPUoF configuration has ", stale.config.devices_size(), " IPUs, of which ",
-                   fresh.config.devices_size(), " are still in partition ", stale.partition_id));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the IPUoF configuration has ",
+      base::Counted(static_cast<uint64_t>(stale.config.devices_size()), "IPU"), ", of which ",
+      fresh.config.devices_size(), " are still in partition ", stale.partition_id));
 }
 
 // Asks the controller for the present generation, because a file may be of an earlier one.

@@ -361,7 +361,7 @@ TEST_F(IpuofFilesTest, RenewalKeepsToTheIpusOfTheFile) {
   reply.mutable_ipuof_config()->mutable_devices()->RemoveLast();
   controller.Answer("GetPartitionIpuofConfig", {&reply});
   EXPECT_EQ(FindActivePartition().status(),
-            absl::FailedPreconditionError("the IPUoF configuration has 1 IPUs, of which 0 are "
+            absl::FailedPreconditionError("the IPUoF configuration has 1 IPU, of which 0 are "
                                           "still in partition p1"));
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/counted.h"
 #include "device/base/status.h"
 #include "device/engine/compute_pool.h"
 #include "device/engine/engine_impl.h"
@@ -49,8 +50,8 @@ absl::StatusOr<std::shared_ptr<Engine>> Engine::Create(
   const fabric::JobShape& shape = options.job->shape();
   if (executable->ipus_per_replica() != shape.ipus_per_replica) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the executable is for ", executable->ipus_per_replica(),
-                     " IPUs per replica, the job has ", shape.ipus_per_replica));
+        absl::StrCat("the executable is for ", base::Counted(executable->ipus_per_replica(), "IPU"),
+                     " per replica, the job has ", shape.ipus_per_replica));
   }
   VPOD_RETURN_IF_ERROR(program::CheckReplicas(executable->proto(), shape.total_replicas));
   std::shared_ptr<Engine> engine(new Engine(std::move(executable), options));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/arch/hardware.h"
+#include "device/base/counted.h"
 #include "device/base/random_id.h"
 #include "device/fabric/collectives.h"
 
@@ -62,19 +63,21 @@ absl::Status Job::Contradiction(const JobShape& shape, const JobMember& member) 
   const std::string self = absl::StrCat("instance ", member.instance);
   if (shape.num_instances < 1 || shape.num_instances > shape.total_replicas ||
       shape.total_replicas > kMaxReplicas) {
-    return wrong(absl::StrCat(self, " says ", shape.num_instances, " instances and ",
-                              shape.total_replicas, " replicas; a job has 1 to ", kMaxReplicas,
+    return wrong(absl::StrCat(self, " says ", base::Counted(shape.num_instances, "instance"),
+                              " and ", base::Counted(shape.total_replicas, "replica"),
+                              "; a job has 1 to ", kMaxReplicas,
                               " replicas and no more instances than replicas"));
   }
   if (shape != shape_) {
-    return wrong(absl::StrCat(self, " says ", shape.num_instances, " instances, ",
-                              shape.total_replicas, " replicas, ", shape.ipus_per_replica,
-                              " IPUs per replica, others say ", shape_.num_instances, ", ",
+    return wrong(absl::StrCat(self, " says ", base::Counted(shape.num_instances, "instance"), ", ",
+                              base::Counted(shape.total_replicas, "replica"), ", ",
+                              base::Counted(shape.ipus_per_replica, "IPU"),
+                              " per replica, others say ", shape_.num_instances, ", ",
                               shape_.total_replicas, ", ", shape_.ipus_per_replica));
   }
   if (member.instance >= shape_.num_instances) {
-    return wrong(
-        absl::StrCat(self, " does not exist in a job of ", shape_.num_instances, " instances"));
+    return wrong(absl::StrCat(self, " does not exist in a job of ",
+                              base::Counted(shape_.num_instances, "instance")));
   }
   if (uint64_t{member.replica_offset} + member.local_replicas > shape_.total_replicas ||
       member.local_replicas == 0) {

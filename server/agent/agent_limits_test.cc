@@ -169,7 +169,7 @@ TEST_F(AgentTest, AbsurdJobsAreRefused) {
   ipuof::v1::AttachOpen open = Open(0);
   open.mutable_job()->set_num_instances(4294967295u);
   EXPECT_EQ(Attach(open).status().message(),
-            "instance 0 says 4294967295 instances and 1 replicas; a job has 1 to 65536 replicas "
+            "instance 0 says 4294967295 instances and 1 replica; a job has 1 to 65536 replicas "
             "and no more "
             "instances than replicas");
   EXPECT_EQ(Attached(), 0);

@@ -125,7 +125,7 @@ TEST_F(AgentTest, RefusesStaleGenerationsUnknownPartitionsAndDevices) {
   open.set_partition_id("q");
   EXPECT_EQ(Attach(open).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Attach(Open(0, 0, 1, 2)).status().message(),
-            "device 0 has 1 IPUs; 2 replicas of 1 IPUs were asked for");
+            "device 0 has 1 IPU; 2 replicas of 1 IPU asked for");
 }
 
 TEST_F(AgentTest, ACancelledRunLeavesTheLeaseAndItsVariables) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/arch/hardware.h"
+#include "device/base/counted.h"
 #include "device/base/device_use.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
@@ -250,9 +251,10 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
       open.reserve_only() ? 0 : uint64_t{job.local_replicas()} * job.ipus_per_replica();
   if (!open.reserve_only()) {
     if (job.local_replicas() < 1 || job.ipus_per_replica() < 1 || needed > members->size()) {
-      return refuse(absl::InvalidArgumentError(absl::StrCat(
-          "device ", open.device_id(), " has ", members->size(), " IPUs; ", job.local_replicas(),
-          " replicas of ", job.ipus_per_replica(), " IPUs were asked for")));
+      return refuse(absl::InvalidArgumentError(
+          absl::StrCat("device ", open.device_id(), " has ", base::Counted(members->size(), "IPU"),
+                       "; ", base::Counted(job.local_replicas(), "replica"), " of ",
+                       base::Counted(job.ipus_per_replica(), "IPU"), " asked for")));
     }
   }
   auto lease = std::make_shared<Lease>();

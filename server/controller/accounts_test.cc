@@ -126,7 +126,7 @@ TEST_F(AccountsTest, ChangesAreLoggedButNoKeys) {
                    "removed"}));
   EXPECT_EQ(EventsOf("allocation c1"), (Texts{"updated to no users"}));
   EXPECT_TRUE(CreateAllocation("a", "ag0", {"bob"}).ok());
-  EXPECT_EQ(EventsOf("allocation a"), (Texts{"created with 1 agents of cluster c1, users bob"}));
+  EXPECT_EQ(EventsOf("allocation a"), (Texts{"created with 1 agent of cluster c1, users bob"}));
   Start();
   EXPECT_EQ(EventsOf("user bob"), (Texts{"created for allocations c1"}));
   vipuadmin::ListEventsRequest newest;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/arch/hardware.h"
+#include "device/base/counted.h"
 #include "device/base/status.h"
 #include "server/controller/controller.h"
 #include "server/controller/rights.h"
@@ -111,7 +112,8 @@ absl::Status Controller::CreateAllocation(const vipuadmin::Allocation& allocatio
       &allocation.user_ids(),
       {.by = user,
        .text = absl::StrCat(
-           "created with ", stored.agent_ids_size(), " agents of cluster ", stored.cluster_id(),
+           "created with ", base::Counted(static_cast<uint64_t>(stored.agent_ids_size()), "agent"),
+           " of cluster ", stored.cluster_id(),
            allocation.user_ids().empty() ? "" : ", " + UsersText(allocation.user_ids()))}));
   state_.AddAllocation(stored);
   return absl::OkStatus();
@@ -143,12 +145,13 @@ absl::Status Controller::ChangeAllocation(const vipuadmin::UpdateAllocationReque
   next.set_cluster_id(allocation->cluster->id());
   *next.mutable_agent_ids() = request.agent_ids().names();
   VPOD_RETURN_IF_ERROR(CheckAllocationMembers(*allocation->cluster, allocation, next));
-  VPOD_RETURN_IF_ERROR(
-      CommitAllocation({{"allocation", next.id(), next.SerializeAsString()}}, next.id(), users,
-                       {.by = user,
-                        .text = absl::StrCat("updated to ", next.agent_ids_size(), " agents",
-                                             users == nullptr ? "" : ", " + UsersText(*users)),
-                        .jobs = request.jobs()}));
+  VPOD_RETURN_IF_ERROR(CommitAllocation(
+      {{"allocation", next.id(), next.SerializeAsString()}}, next.id(), users,
+      {.by = user,
+       .text = absl::StrCat("updated to ",
+                            base::Counted(static_cast<uint64_t>(next.agent_ids_size()), "agent"),
+                            users == nullptr ? "" : ", " + UsersText(*users)),
+       .jobs = request.jobs()}));
   state_.SetAllocationAgents(*allocation, next);
   return absl::OkStatus();
 }

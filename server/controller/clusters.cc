@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/arch/hardware.h"
+#include "device/base/counted.h"
 #include "device/base/status.h"
 #include "server/controller/controller.h"
 
@@ -84,11 +85,12 @@ absl::Status Controller::CreateCluster(const vipuadmin::Cluster& cluster, const 
   if (state_.allocations.contains(stored.id()))
     return absl::AlreadyExistsError(absl::StrCat("Allocation ", stored.id(), " already exists."));
   VPOD_RETURN_IF_ERROR(CheckMembers(stored.agent_ids(), nullptr));
-  VPOD_RETURN_IF_ERROR(Commit({{"cluster", stored.id(), stored.SerializeAsString()}},
-                              ObjectOf(stored.id()), user,
-                              absl::StrCat("created with ", stored.agent_ids_size(), " agents in ",
-                                           stored.num_ipulinkdomains(), " ILDs, ",
-                                           stored.topology(), ", ", stored.cluster_topology())));
+  VPOD_RETURN_IF_ERROR(
+      Commit({{"cluster", stored.id(), stored.SerializeAsString()}}, ObjectOf(stored.id()), user,
+             absl::StrCat("created with ",
+                          base::Counted(static_cast<uint64_t>(stored.agent_ids_size()), "agent"),
+                          " in ", base::Counted(stored.num_ipulinkdomains(), "ILD"), ", ",
+                          stored.topology(), ", ", stored.cluster_topology())));
   state_.AddCluster(std::move(stored));
   return absl::OkStatus();
 }
@@ -134,9 +136,10 @@ absl::Status Controller::UpdateCluster(const vipuadmin::UpdateClusterRequest& re
     }
   }
   VPOD_RETURN_IF_ERROR(CheckPartitionsStay(*cluster, next));
-  VPOD_RETURN_IF_ERROR(Commit({{"cluster", next.id(), next.SerializeAsString()}},
-                              ObjectOf(next.id()), user,
-                              absl::StrCat("updated to ", next.agent_ids_size(), " agents")));
+  VPOD_RETURN_IF_ERROR(
+      Commit({{"cluster", next.id(), next.SerializeAsString()}}, ObjectOf(next.id()), user,
+             absl::StrCat("updated to ",
+                          base::Counted(static_cast<uint64_t>(next.agent_ids_size()), "agent"))));
   state_.SetClusterAgents(*cluster, std::move(next));
   return absl::OkStatus();
 }

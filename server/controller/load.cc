@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/arch/hardware.h"
+#include "device/base/counted.h"
 #include "device/base/status.h"
 #include "server/controller/controller.h"
 
@@ -52,8 +53,9 @@ absl::Status CheckCluster(const State& state, const store::StoredCluster& cluste
   const uint32_t ilds = cluster.num_ipulinkdomains();
   if (ilds == 0 || cluster.agent_ids().empty() ||
       static_cast<uint32_t>(cluster.agent_ids_size()) % ilds != 0) {
-    return Broken("cluster", cluster.id(), "has ", cluster.agent_ids_size(), " agents in ", ilds,
-                  " IPU-Link domains");
+    return Broken("cluster", cluster.id(), "has ",
+                  base::Counted(static_cast<uint64_t>(cluster.agent_ids_size()), "agent"), " in ",
+                  base::Counted(ilds, "IPU-Link domain"));
   }
   std::set<absl::string_view> seen;
   for (const std::string& id : cluster.agent_ids()) {
@@ -96,7 +98,8 @@ const Partition* FindTaken(const Cluster& cluster, uint64_t first, uint64_t end)
 absl::Status CheckPartition(const State& state, const store::StoredPartition& partition) {
   const vipuuser::PartitionRequirements& r = partition.requirements();
   if (r.size() == 0 || r.num_gcds() == 0 || r.size() % r.num_gcds() != 0)
-    return Broken("partition", r.id(), "has ", r.size(), " IPUs in ", r.num_gcds(), " GCDs");
+    return Broken("partition", r.id(), "has ", base::Counted(r.size(), "IPU"), " in ",
+                  base::Counted(r.num_gcds(), "GCD"));
   const absl::Status missing = Broken("partition", r.id(), "names IPUs of allocation ",
                                       r.allocation_id(), " that do not exist");
   const Allocation* allocation = state.FindAllocation(r.allocation_id());

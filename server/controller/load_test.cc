@@ -65,7 +65,7 @@ TEST_F(LoadTest, PartitionsThatCannotBeAreRefusedByName) {
   EXPECT_EQ(StartWithPartition([](auto& p) { p.mutable_requirements()->set_num_gcds(4); }),
             "DATA_LOSS: storage: partition p2 has 2 IPUs in 4 GCDs; restore a backup");
   EXPECT_EQ(StartWithPartition([](auto& p) { p.mutable_requirements()->set_size(0); }),
-            "DATA_LOSS: storage: partition p2 has 0 IPUs in 1 GCDs; restore a backup");
+            "DATA_LOSS: storage: partition p2 has 0 IPUs in 1 GCD; restore a backup");
   EXPECT_EQ(StartWithPartition([](auto& p) { p.mutable_requirements()->set_id("p1"); }),
             "DATA_LOSS: storage: partition p2 is damaged; restore a backup");
 }
@@ -81,7 +81,7 @@ TEST_F(LoadTest, AgentsClustersAndAllocationsThatCannotBeAreRefusedByName) {
                            " that is in a cluster already; restore a backup"));
   }
   EXPECT_EQ(StartWithCluster([](auto& c) { c.clear_agent_ids(); }),
-            "DATA_LOSS: storage: cluster c2 has 0 agents in 1 IPU-Link domains; restore a backup");
+            "DATA_LOSS: storage: cluster c2 has 0 agents in 1 IPU-Link domain; restore a backup");
   vipuadmin::Allocation allocation;
   allocation.set_cluster_id("c2");
   for (const char* id : {"a", "b"}) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
+#include "device/base/counted.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
@@ -23,7 +24,8 @@ std::string ObjectOf(const std::string& id) { return absl::StrCat("partition ", 
 // "4 IPUs of allocation c1 from ag0"
 std::string PlaceText(const Cluster& cluster, const store::StoredPartition& partition) {
   const vipuuser::PartitionRequirements& r = partition.requirements();
-  return absl::StrCat(r.size(), " IPUs of allocation ", r.allocation_id(), " from ",
+  return absl::StrCat(base::Counted(r.size(), "IPU"), " of allocation ", r.allocation_id(),
+                      " from ",
                       cluster.agents[partition.first_ipu() / kIpusPerMachine]->stored.id());
 }
 

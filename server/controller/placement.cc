@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/counted.h"
 
 namespace vpod::controller {
 namespace {
@@ -235,8 +236,8 @@ uint64_t Room::LargestFreeBlock() const {
 
 absl::Status Room::Refusal(uint32_t size) const {
   if (size > ipus_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(size, " IPUs requested, allocation ", name_, " has ", ipus_, "."));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        base::Counted(size, "IPU"), " requested, allocation ", name_, " has ", ipus_, "."));
   }
   uint32_t lacking = 0;  // IPUs that only partitions within an ILD can use
   for (const Block& run : runs_) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "device/arch/device_id.h"
+#include "device/base/counted.h"
 #include "device/base/status.h"
 
 namespace vpod::controller {
@@ -38,8 +39,8 @@ absl::Status CompleteSize(const ClusterFacts& cluster, vipuuser::PartitionRequir
   }
   const uint32_t ilds = (size - 1) / cluster.ipus_per_ild + 1;
   if (r.num_ilds() != 0 && r.num_ilds() != ilds) {
-    return Invalid(size, " IPUs of cluster ", cluster.id, " lie in ", ilds, " IPU-Link domains; ",
-                   r.num_ilds(), " requested.");
+    return Invalid(base::Counted(size, "IPU"), " of cluster ", cluster.id, " lie in ",
+                   base::Counted(ilds, "IPU-Link domain"), "; ", r.num_ilds(), " requested.");
   }
   if (ilds > 1 && !cluster.has_gw_links) {
     return Invalid(size, " IPUs lie in ", ilds,
@@ -55,19 +56,21 @@ absl::Status CompleteGcds(vipuuser::PartitionRequirements& r) {
   const uint32_t size = r.size(), ilds = r.num_ilds();
   if (r.num_gcds() == 0) r.set_num_gcds(ilds);
   if (r.num_gcds() > size || size % r.num_gcds() != 0) {
-    return Invalid("Number of GCDs must divide the size. ", r.num_gcds(), " GCDs of ", size,
-                   " IPUs requested.");
+    return Invalid("Number of GCDs must divide the size. ", base::Counted(r.num_gcds(), "GCD"),
+                   " of ", base::Counted(size, "IPU"), " requested.");
   }
   if (r.num_gcds() < ilds)
     return Invalid("A partition over ", ilds, " ILDs needs at least ", ilds, " GCDs.");
   if (r.num_replicas() == 0) r.set_num_replicas(r.num_gcds());
   if (r.num_replicas() % r.num_gcds() != 0) {
     return Invalid("Number of replicas must be a multiple of the number of GCDs. ",
-                   r.num_replicas(), " replicas, ", r.num_gcds(), " GCDs requested.");
+                   base::Counted(r.num_replicas(), "replica"), ", ",
+                   base::Counted(r.num_gcds(), "GCD"), " requested.");
   }
   if (r.num_replicas() > size) {
-    return Invalid("A replica needs an IPU; give at most ", size, " replicas. ", r.num_replicas(),
-                   " replicas of ", size, " IPUs requested.");
+    return Invalid("A replica needs an IPU; give at most ", base::Counted(size, "replica"), ". ",
+                   base::Counted(r.num_replicas(), "replica"), " of ", base::Counted(size, "IPU"),
+                   " requested.");
   }
   return absl::OkStatus();
 }

@@ -204,7 +204,7 @@ TEST_F(HostileClientTest, AProgramForOtherIpusIsRefused) {
   ASSERT_TRUE(client.Attach(open).ok());
   const grpc::Status status = client.Load(example_);
   EXPECT_TRUE(IsNamedRefusal(status)) << Text(status);
-  EXPECT_NE(status.error_message().find("1 IPUs per replica, the job has 2"), std::string::npos)
+  EXPECT_NE(status.error_message().find("1 IPU per replica, the job has 2"), std::string::npos)
       << Text(status);
 }
 

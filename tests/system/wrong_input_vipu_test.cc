@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(
              Create({"--size", "4", "--index", "4294967295", "--cluster", "c16"}), 1,
              "create partition (p9): failed."},
         Case{"WrongIlds", Create({"--size", "4", "--num-ilds", "2", "--cluster", "c16"}), 1,
-             "4 IPUs of cluster c16 lie in 1 IPU-Link domains; 2 requested."}),
+             "4 IPUs of cluster c16 lie in 1 IPU-Link domain; 2 requested."}),
     kCaseName);
 
 INSTANTIATE_TEST_SUITE_P(
