@@ -1,6 +1,5 @@
 #include "client/launch/launch.h"
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,14 +8,13 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
-#include <set>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/launch/hosts.h"
 #include "client/launch/instance_reports.h"
+#include "client/launch/job_failure.h"
 #include "client/launch/layout.h"
 #include "client/launch/log.h"
 #include "client/launch/mpirun.h"
@@ -29,7 +27,6 @@
 #include "client/launch/words.h"
 #include "client/render/completion.h"
 #include "client/vipu/ipuof_config.h"
-#include "device/base/device_use.h"
 #include "device/base/exit_code.h"
 #include "device/base/interruption.h"
 #include "device/base/random_id.h"
@@ -185,75 +182,20 @@ absl::StatusOr<std::string> FindPrograms(const Options& options, const Layout& l
   return mpirun;
 }
 
-std::string HostName() {
-  char name[256] = "localhost";
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
-std::string HowItEnded(const FirstEnd& end) {
-  if (!end.status.has_value()) return end.pid == 0 ? "was lost before its program ran" : "was lost";
-  return WIFSIGNALED(*end.status) ? absl::StrCat("was killed by signal ", WTERMSIG(*end.status))
-                                  : absl::StrCat("ended with exit code ", WEXITSTATUS(*end.status));
-}
-
-bool AllWereToldToEnd(const std::vector<InstanceReport>& reports, uint32_t instances) {
-  std::set<int> told;
-  for (const InstanceReport& report : reports) {
-    if (report.kind == ReportKind::kToldToEnd) told.insert(report.instance);
-  }
-  return told.size() == instances;
-}
-
-// Names the instance that ended first, by what the supervisors say; without their word, by what
-// the agents do.
-void NameInstance(const Layout& layout, JobPartition* partition, InstanceReports* reports,
-                  int exit_code) {
-  const std::vector<InstanceReport> heard =
-      reports == nullptr ? std::vector<InstanceReport>() : reports->Finish();
-  auto first =
-      reports == nullptr ? std::nullopt : FindFirstEnd(heard, static_cast<int>(layout.instances));
-  if (first.has_value()) {
-    const auto index = static_cast<uint32_t>(first->instance);
-    if (first->host.empty())
-      first->host = layout.hosts_given ? layout.hosts[layout.host_of(index)] : HostName();
-    std::vector<std::string> who;
-    if (first->pid != 0) {
-      const std::string pid = base::PidText(static_cast<uint32_t>(first->pid), first->pid_namespace,
-                                            base::PidNamespace());
-      who.push_back(absl::StrCat("pid ", pid));
-    }
-    who.push_back(first->host);
-    Fail(absl::StrCat("instance ", index, " (", absl::StrJoin(who, ", "), ") ", HowItEnded(*first)),
-         1);
-    return;
-  }
-  const auto lost = partition == nullptr ? std::nullopt : partition->lost_instance();
-  if (!heard.empty()) {
-    // Otherwise several supervisors were ended while they started.
-    Fail(AllWereToldToEnd(heard, layout.instances)
-             ? "mpirun was told to end, and ended all instances"
-             : "an instance was lost before its program ran",
-         1);
-    return;
-  }
-  if (!lost.has_value()) return;
-  const std::string how =
-      exit_code > 128 ? absl::StrCat("was killed by signal ", exit_code - 128) : "was lost";
-  Fail(absl::StrCat("instance ", lost->index, " (pid ", lost->pid, ", ", lost->host, ") ", how), 1);
-}
-
-// Names the IPUs that were lost, or else the instance that ended first.
-void NameCause(const Layout& layout, JobPartition* partition, InstanceReports* reports,
-               const MpirunResult& result) {
+// Says which IPUs were lost, or else which instance ended first.
+void SayWhyItFailed(const Layout& layout, JobPartition* partition, InstanceReports* reports,
+                    const MpirunResult& result) {
   if (result.exit_code == 0) return;
   if (partition != nullptr && !partition->lost_device().ok()) {
     Fail(absl::StrCat("IPUs of the job were lost: ", partition->lost_device().message()), 1);
     // Instances that end because of it are not to blame; one that died of a signal may be.
     if (result.killed_by != 0 || result.exit_code <= 128) return;
   }
-  // All instances end with an mpirun that is killed.
-  if (result.killed_by == 0) NameInstance(layout, partition, reports, result.exit_code);
+  if (result.killed_by != 0) return;  // all instances end with an mpirun that is killed
+  JobEnd end{.lost = partition == nullptr ? std::nullopt : partition->lost_instance(),
+             .exit_code = result.exit_code};
+  if (reports != nullptr) end.reports = reports->Finish();
+  if (const std::string first = DescribeFirstEnd(end, layout); !first.empty()) Fail(first, 1);
 }
 
 // Keeps the IPUs for the job. Returns what the instances are told of them.
@@ -331,7 +273,7 @@ int RunJob(const MpirunCommand& command, const Layout& layout, JobPartition* par
   if (result->signal != 0) return 128 + result->signal;
   if (result->killed_by != 0)
     Fail(absl::StrCat("mpirun was killed by signal ", result->killed_by), 1);
-  NameCause(layout, partition, reports, *result);
+  SayWhyItFailed(layout, partition, reports, *result);
   return result->given_up ? 1 : result->exit_code;
 }
 

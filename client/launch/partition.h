@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/ipuof/lease.h"
+#include "client/launch/job_failure.h"
 #include "client/launch/layout.h"
 #include "client/launch/log.h"
 #include "client/vipu/client.h"
@@ -18,13 +19,6 @@
 #include "device/base/mutex.h"
 
 namespace vpod::launch {
-
-// An instance that ended without a word, as the agent saw it.
-struct LostInstance {
-  uint32_t index = 0;
-  std::string pid;  // marked if it is of another PID namespace
-  std::string host;
-};
 
 class JobPartition {
  public:
