@@ -262,6 +262,22 @@ TEST_F(LowerTest, TakesScaleFactors) {
             "aten::upsample_nearest1d.vec: scale factor 0.1 gives no image");
 }
 
+TEST_F(LowerTest, ShufflesChannels) {
+  const Tensor x = Input(v1::FLOAT16, {2, 6, 3, 5});
+  EXPECT_EQ(TypeOf("channel_shuffle.default", {x, int64_t{3}}), "float16[2,6,3,5]");
+  EXPECT_EQ(TypeOf("channel_shuffle.default", {x, int64_t{4}}),
+            "aten::channel_shuffle.default: groups 4 must be 1 or more, and divide 6 channels");
+  EXPECT_EQ(TypeOf("channel_shuffle.default", {x, int64_t{0}}),
+            "aten::channel_shuffle.default: groups 0 must be 1 or more, and divide 6 channels");
+  EXPECT_EQ(TypeOf("native_channel_shuffle.default", {Input(v1::FLOAT16, {2, 6}), int64_t{3}}),
+            "aten::native_channel_shuffle.default: float16[2,6] must have 3 dimensions or more");
+  // PyTorch has no gradient of it.
+  const auto shuffled = Lower(graph_, "channel_shuffle.default", {x, int64_t{2}});
+  ASSERT_TRUE(shuffled.ok()) << shuffled.status();
+  const Tensor loss = graph_.Sum(graph_.Cast(shuffled->at(0), v1::FLOAT32));
+  EXPECT_EQ(graph_.GradientsOfUses(loss, {x})[0].size(), 1u);
+}
+
 TEST_F(LowerTest, DrawsIntegersOfRangesThatItHas) {
   const std::vector<int64_t> size = {3};
   EXPECT_EQ(TypeOf("randint.low", {int64_t{-5}, int64_t{5}, size, int64_t{4}}), "int32[3]");

@@ -253,6 +253,24 @@ Outputs PixelUnshuffle(const Call& call) {
                           {of[1] * factor * factor, height, width})};
 }
 
+// (self [n, channels, …], groups): one channel of each group in turn.
+Outputs ChannelShuffle(const Call& call) {
+  Graph& graph = call.graph();
+  const TensorType type = call.TypeOf(call.tensor(0));
+  if (type.rank() < 3)
+    return call.Refuse(absl::StrCat(type.ToString(), " must have 3 dimensions or more"));
+  const int64_t groups = call.integer(1), channels = type.dims[1];
+  if (groups < 1 || channels % groups != 0) {
+    return call.Refuse(
+        absl::StrCat("groups ", groups, " must be 1 or more, and divide ", channels, " channels"));
+  }
+  const int64_t pixels =
+      std::accumulate(type.dims.begin() + 2, type.dims.end(), int64_t{1}, std::multiplies());
+  const Tensor apart =
+      graph.Reshape(call.tensor(0), {type.dims[0], groups, channels / groups, pixels});
+  return Tensors{graph.Reshape(graph.Transpose(apart, {0, 2, 1, 3}), type.dims)};
+}
+
 // Each dimension gets one before it, of its repetitions, and is then one with it: so many at a time
 // that there is room, too, for one of all before them and one of all behind them.
 Outputs Repeat(const Call& call) {
@@ -311,6 +329,8 @@ std::vector<Row> MovementRows() {
       {"rot90.default", "tensor, int=1, ints=[]", Rot90},
       {"pixel_shuffle.default", "tensor, int", PixelShuffle},
       {"pixel_unshuffle.default", "tensor, int", PixelUnshuffle},
+      {"channel_shuffle.default", "tensor, int", ChannelShuffle},
+      {"native_channel_shuffle.default", "tensor, int", ChannelShuffle},
       {"repeat.default", "tensor, ints", Repeat},
   };
 }

@@ -84,6 +84,11 @@ def _same(x, *_):
     return _meta(x.shape, x)
 
 
+@_rule("channel_shuffle.default", "native_channel_shuffle.default")
+def _channel_shuffle(x, _):
+    return _meta(x.shape, x)
+
+
 @_rule("bucketize.Tensor")
 def _bucketize(x, _, out_int32, *__):
     return _meta(x.shape, x, torch.int32 if out_int32 else torch.int64)

@@ -180,6 +180,13 @@ def resized(m, x):
     return y, total(y * m.g)
 
 
+@program(torch.randn(1, 4, 2, 3))
+def shuffled_channels(m, x):
+    # PyTorch has no gradient of the shuffle.
+    y = F.channel_shuffle(x, 2) + torch.native_channel_shuffle(x, 4) * m.w[0, 0]
+    return y, total(y)
+
+
 @program(parameters={"w": (4, 4), "g": (1,)})
 def activations(m, x):
     y = x @ m.w

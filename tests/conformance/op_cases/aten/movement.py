@@ -80,3 +80,10 @@ def pixel_shuffle(case, name):
     else:
         dims[1:] = [dim * factor for dim in dims[1:]]
     aten(case, name, floats(case, before + dims), factor, check=equal)
+
+
+@define("channel_shuffle.default", "native_channel_shuffle.default")
+def channel_shuffle(case, name):
+    groups = draw(case, 1, 4)
+    dims = [draw(case, 1, 3), groups * draw(case, 1, 4), *draw(case, 1, 4, draw(case, 1, 4))]
+    aten(case, name, floats(case, dims), groups, check=equal)
