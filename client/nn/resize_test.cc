@@ -61,6 +61,25 @@ TEST(ResizeTest, TakesAScaleThatIsNotTheQuotientOfTheLengths) {
   EXPECT_EQ(Resized({1, 1, 5}, pixels, {7}, options), (std::vector<float>{0, 0, 8, 8, 16, 16, 24}));
 }
 
+// Each pixel of the result is made of those that it covers; the weights are (3 3 1) / 7.
+TEST(ResizeTest, SmallerImagesAreAntialiased) {
+  ResizeOptions options{.interpolation = Interpolation::kLinear, .antialias = true};
+  const auto expect = [&](const Dims& dims, const Dims& size, const std::vector<float>& wanted) {
+    const std::vector<float> got = Resized(dims, {7, 14, 21, 28}, size, options);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-5f) << i;
+  };
+  expect({1, 1, 4}, {2}, {12, 23});
+  expect({1, 1, 4, 1}, {2, 1}, {12, 23});
+  expect({1, 1, 2, 2}, {1, 2}, {14, 21});
+  // PyTorch aligns no corners here, but takes the step of 3 pixels: the centres are 1.5 and 4.5.
+  options.align_corners = true;
+  expect({1, 1, 4}, {2}, {15.75f, 77.0f / 3});
+  // The weights are (111 111 29 -9) / 242.
+  options = {.interpolation = Interpolation::kCubic, .antialias = true};
+  expect({1, 1, 4}, {2}, {2688.0f / 242, 35 - 2688.0f / 242});
+}
+
 std::string Refusal(const graph::TensorType& type, const Dims& size, const ResizeOptions& options) {
   Graph graph;
   Resize(graph, graph.Input("x", type), size, options);
@@ -76,6 +95,13 @@ TEST(ResizeTest, RefusesOtherShapesAndOptions) {
   EXPECT_NE(Refusal({FLOAT32, {1, 2, 0}}, {2}, {}), "");
   EXPECT_EQ(Refusal({FLOAT32, {1, 2, 3}}, {4}, {.align_corners = true}),
             "resize takes align_corners with linear and cubic interpolation only");
+  EXPECT_EQ(Refusal({FLOAT32, {1, 2, 3}}, {4}, {.antialias = true}),
+            "resize takes antialias with linear and cubic interpolation only");
+  EXPECT_EQ(
+      Refusal({FLOAT32, {1, 1, 1 << 14}}, {1 << 13},
+              {.interpolation = Interpolation::kLinear, .antialias = true}),
+      "resize with antialias from 16384 to 8192 pixels has a weight for each pair of them, must "
+      "have at most 67108864");
   EXPECT_EQ(Refusal({FLOAT32, {1, 2, 3}}, {4}, {.scales = {1, 2}}),
             "resize has the scales [1,2], must have 1 above 0");
   EXPECT_NE(Refusal({FLOAT32, {1, 2, 3}}, {4}, {.scales = {0}}), "");

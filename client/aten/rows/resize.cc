@@ -50,9 +50,10 @@ Outputs Nearest(const Call& call) {
 }
 
 // (self, size, whether corners are aligned, scales)
-template <size_t kRank, Interpolation kInterpolation>
+template <size_t kRank, Interpolation kInterpolation, bool kAntialias = false>
 Outputs Blended(const Call& call) {
-  const nn::ResizeOptions options{.interpolation = kInterpolation, .align_corners = call.flag(2)};
+  const nn::ResizeOptions options{
+      .interpolation = kInterpolation, .align_corners = call.flag(2), .antialias = kAntialias};
   VPOD_ASSIGN_OR_RETURN(const Tensor result, Resized(call, kRank, options, 3));
   return Tensors{result};
 }
@@ -249,6 +250,8 @@ std::vector<Row> ResizeRows() {
       {"upsample_bilinear2d.vec", kBlended, Blended<2, Interpolation::kLinear>},
       {"upsample_trilinear3d.vec", kBlended, Blended<3, Interpolation::kLinear>},
       {"upsample_bicubic2d.vec", kBlended, Blended<2, Interpolation::kCubic>},
+      {"_upsample_bilinear2d_aa.vec", kBlended, Blended<2, Interpolation::kLinear, true>},
+      {"_upsample_bicubic2d_aa.vec", kBlended, Blended<2, Interpolation::kCubic, true>},
       {"grid_sampler_2d.default", "tensor, tensor, int, int, bool", GridSampler},
       {"affine_grid_generator.default", "tensor, ints, bool", AffineGrid},
   };

@@ -173,9 +173,10 @@ def indices_of_one_number(m, x, i):
 def resized(m, x):
     y = F.pad((x @ m.w).view(1, 1, 4, 4), (1, 1, 1, 1), mode="reflect")
     z = F.interpolate(y, scale_factor=2, mode="bilinear", align_corners=False)
+    z = z + F.interpolate(z, size=(12, 12), mode="bilinear", antialias=True)
     y = z + F.interpolate(y, size=(12, 12), mode="nearest")
     y = F.avg_pool2d(F.pixel_shuffle(y.repeat(1, 4, 1, 1), 2), 4)
-    y = F.adaptive_max_pool2d(F.interpolate(y, size=(7, 7), mode="bicubic"), 3)
+    y = F.adaptive_max_pool2d(F.interpolate(y, size=(7, 7), mode="bicubic", antialias=True), 3)
     y = F.pad(y, (1, 0, 0, 1), value=2.0) + F.pad(y, (1, 0, 1, 0), mode="replicate")
     return y, total(y * m.g)
 

@@ -1,5 +1,7 @@
 """Images of another size, and images that are sampled at given places."""
 
+import re
+
 import numpy
 
 from ..checks import close
@@ -7,7 +9,7 @@ from .harness import aten, define, draw, floats
 
 
 def _image(case, name):
-    rank = int(name[name.index("d.") - 1])
+    rank = int(re.search(r"(\d)d", name)[1])
     return rank, draw(case, 1, 3, 2) + draw(case, 2, 7 if rank < 3 else 4, rank)
 
 
@@ -25,7 +27,8 @@ def nearest(case, name):
     aten(case, name, floats(case, dims), *_size(case, rank), check=close())
 
 
-@define("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec", "upsample_bicubic2d.vec")
+@define("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec", "upsample_bicubic2d.vec",
+        "_upsample_bilinear2d_aa.vec", "_upsample_bicubic2d_aa.vec")
 def blended(case, name):
     case.special = False
     rank, dims = _image(case, name)
