@@ -212,7 +212,7 @@ TEST_F(LowerTest, WorksAtTheLargestRank) {
 TEST_F(LowerTest, WritesByAMask) {
   const Tensor x = Input(v1::FLOAT32, {4, 3, 2}), value = Input(v1::FLOAT32, {}),
                rows = Input(v1::FLOAT32, {5, 3, 2}), mask = Input(v1::BOOL, {4}),
-               middle = Input(v1::BOOL, {3}), index = Input(v1::INT32, {4});
+               middle = Input(v1::BOOL, {3});
   const auto put = [&](std::vector<Tensor> indices, Tensor values) {
     return TypeOf("index_put.default", {x, std::move(indices), values});
   };
@@ -223,11 +223,30 @@ TEST_F(LowerTest, WritesByAMask) {
             "aten::index_put.default: the mask bool[3] does not fit dimension 0 of float32[4,3,2]");
   EXPECT_EQ(put({mask}, Input(v1::FLOAT32, {6, 1, 1, 1})),
             "aten::index_put.default: the values float32[6,1,1,1] do not fit float32[4,3,2]");
-  EXPECT_EQ(Refusal("index_put.default", {x, std::vector<Tensor>{mask, index}, value}).code(),
-            absl::StatusCode::kUnimplemented);
   EXPECT_EQ(Refusal("index.Tensor", {x, std::vector<Tensor>{Input(v1::UINT8, {4})}}).code(),
             absl::StatusCode::kUnimplemented)
       << "PyTorch takes bytes for a mask";
+}
+
+TEST_F(LowerTest, WritesByAMaskBesideAnIndex) {
+  const Tensor x = Input(v1::FLOAT32, {4, 3, 2}), value = Input(v1::FLOAT32, {}),
+               mask = Input(v1::BOOL, {4}), plane = Input(v1::BOOL, {4, 3}),
+               columns = Input(v1::INT32, {5}), column = Input(v1::INT32, {});
+  const auto put = [&](std::vector<Tensor> indices, Tensor values) {
+    return TypeOf("index_put.default", {x, std::move(indices), values});
+  };
+  EXPECT_EQ(put({mask, column}, value), "float32[4,3,2]");
+  EXPECT_EQ(put({mask, columns}, Input(v1::FLOAT32, {5, 2})), "float32[4,3,2]");
+  EXPECT_EQ(put({mask, Tensor{}, column}, Input(v1::FLOAT32, {2, 3})), "float32[4,3,2]");
+  EXPECT_EQ(put({plane, column}, Input(v1::FLOAT32, {7})), "float32[4,3,2]");
+  EXPECT_EQ(put({mask, Input(v1::UINT8, {3})}, value), "float32[4,3,2]");
+  EXPECT_EQ(put({column, Input(v1::BOOL, {2, 2})}, value),
+            "aten::index_put.default: the mask bool[2,2] does not fit dimension 1 of "
+            "float32[4,3,2]");
+  EXPECT_EQ(put({plane, column, column}, value),
+            "aten::index_put.default: has more indices than dimensions of float32[4,3,2]");
+  // The expansion's own message.
+  EXPECT_NE(put({mask, columns}, Input(v1::FLOAT32, {4, 2})).find("[4,2]"), std::string::npos);
 }
 
 TEST_F(LowerTest, RefusesWritesThatDoNotFit) {

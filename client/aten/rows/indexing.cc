@@ -44,15 +44,6 @@ absl::StatusOr<Tensor> Beginning(const Call& call, Tensor tensor, const Dims& in
   return size == dims ? tensor : call.graph().Slice(tensor, Dims(dims.size(), 0), size);
 }
 
-Term Ranks(const Call& call, Tensor mask) {
-  Graph& graph = call.graph();
-  const Tensor flags = graph.Cast(mask, v1::BOOL);
-  const TensorType type = call.TypeOf(flags);
-  const Tensor flat = graph.Reshape(graph.Cast(flags, v1::INT32), {type.elements()});
-  const Tensor before = graph.Cumulate(v1::SUM, flat, 0, {.exclusive = true});
-  return Where(call.term(flags), call.term(graph.Reshape(before, type.dims)), 0.0);
-}
-
 namespace {
 
 // --- Indices of several dimensions ---
@@ -133,43 +124,6 @@ Outputs Index(const Call& call) {
   return Tensors{Permuted(call, graph.Gather(flat, of.places, 0), of.back)};
 }
 
-// The values at the true elements of a mask become those of the tensor. The mask covers dimensions
-// from `first` on; the values are broadcast to [those before it, one for each true element in
-// order, those behind it].
-Outputs PutWhere(const Call& call, size_t first) {
-  Graph& graph = call.graph();
-  const Tensor self = call.tensor(0), mask = call.tensors(1)[first];
-  const Dims dims = call.DimsOf(self), covered = call.DimsOf(mask);
-  if (first + covered.size() > dims.size() ||
-      !std::equal(covered.begin(), covered.end(), dims.begin() + first)) {
-    return call.Refuse(absl::StrCat("the mask ", call.TypeOf(mask).ToString(),
-                                    " does not fit dimension ", first, " of ",
-                                    call.TypeOf(self).ToString()));
-  }
-  const size_t behind = dims.size() - first - covered.size();
-  Tensor values = graph.Cast(call.tensor(2), call.TypeOf(self).type);
-  Dims shape = call.DimsOf(values);
-  if (shape.size() > behind) {
-    const auto axis = static_cast<uint32_t>(shape.size() - behind - 1);
-    if (shape[axis] == 1) {
-      shape.erase(shape.begin() + axis);
-      shape.insert(shape.begin() + axis, covered.size(), 1);
-      values = graph.Reshape(values, shape);
-    } else {
-      values = graph.Gather(values, Ranks(call, mask), axis);
-    }
-  }
-  Dims places = covered;
-  places.insert(places.end(), behind, 1);
-  const Term condition = call.term(graph.Reshape(graph.Cast(mask, v1::BOOL), places));
-  const Tensor written = call.flag(3) ? graph.Add(self, values) : values;
-  const Tensor result = Where(condition, call.term(written), call.term(self));
-  VPOD_RETURN_IF_ERROR(graph.status());
-  if (call.DimsOf(result) == dims) return Tensors{result};
-  return call.Refuse(absl::StrCat("the values ", call.TypeOf(call.tensor(2)).ToString(),
-                                  " do not fit ", call.TypeOf(self).ToString()));
-}
-
 // (self, indices, values, accumulate)
 Outputs IndexPut(const Call& call) {
   Graph& graph = call.graph();
@@ -181,12 +135,24 @@ Outputs IndexPut(const Call& call) {
       std::none_of(first + 1, indices.end(), is_given)) {
     return PutWhere(call, static_cast<size_t>(first - indices.begin()));
   }
-  VPOD_ASSIGN_OR_RETURN(const Indexed of, IndexedBy(call, call.TypeOf(self), call.tensors(1)));
-  const Tensor flat = graph.Reshape(Permuted(call, self, of.order), of.flat);
+  VPOD_ASSIGN_OR_RETURN(const WithoutMasks given, ReplaceMasks(call));
+  VPOD_ASSIGN_OR_RETURN(const Indexed of,
+                        IndexedBy(call, {call.TypeOf(self).type, given.dims}, given.indices));
+  Tensor rows = graph.Reshape(Permuted(call, graph.Reshape(self, given.dims), of.order), of.flat);
+  Term places = call.term(of.places);
+  if (given.unused.valid()) {
+    const Dims none(of.flat.size(), 0);
+    Dims spare = none;
+    spare[0] = 1;
+    rows = graph.Pad(rows, none, spare, 0);
+    places = Where(call.term(given.unused), static_cast<double>(of.flat[0]), places);
+  }
   const Tensor values = graph.Expand(call.tensor(2), of.result);
-  const Tensor written = graph.Scatter(call.flag(3) ? v1::Scatter::ADD : v1::Scatter::SET, flat,
-                                       of.places, Permuted(call, values, Inverse(of.back)), 0);
-  return Tensors{Permuted(call, graph.Reshape(written, of.permuted), Inverse(of.order))};
+  Tensor written = graph.Scatter(call.flag(3) ? v1::Scatter::ADD : v1::Scatter::SET, rows, places,
+                                 Permuted(call, values, Inverse(of.back)), 0);
+  if (given.unused.valid()) written = graph.Slice(written, Dims(of.flat.size(), 0), of.flat);
+  const Tensor result = Permuted(call, graph.Reshape(written, of.permuted), Inverse(of.order));
+  return Tensors{graph.Reshape(result, call.DimsOf(self))};
 }
 
 // --- Rows ---

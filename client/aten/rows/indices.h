@@ -23,4 +23,24 @@ absl::StatusOr<Tensor> Beginning(const Call& call, Tensor tensor, const Dims& in
 // element is false.
 Term Ranks(const Call& call, Tensor mask);
 
+// --- Writes by masks: arguments are self, indices, values and whether they are added ---
+
+// By a mask alone. The values at the true elements of the mask become those of the tensor. The mask
+// covers dimensions from `first` on; the values are broadcast to [those before it, one for each
+// true element in order, those behind it].
+Outputs PutWhere(const Call& call, size_t first);
+
+// Indices in the place of masks beside other indices: the places of their true elements, in order.
+struct WithoutMasks {
+  Dims dims;        // self's, those that a mask covers as one
+  Tensors indices;  // of these dimensions
+  // BOOL, invalid where a length of the other arguments says how many true elements there are:
+  // which of the last dimension of the indices write nothing, because there are fewer.
+  Tensor unused = {};
+};
+
+// A run fails if masks do not have as many true elements as the other arguments ask for; one alone
+// is written by each index beside it.
+absl::StatusOr<WithoutMasks> ReplaceMasks(const Call& call);
+
 }  // namespace vpod::aten

@@ -150,6 +150,14 @@ def mask_write(m, x):
     return y, total(y * y)
 
 
+@program(torch.randn(4, 4), torch.tensor([2]))
+def mask_write_beside_an_index(m, x, i):
+    y = (x @ m.w).clone()
+    y[x[0] > 0, i] = 0.25
+    y[x[1] > 0, 1] = x[0, 0]
+    return y, total(y * y)
+
+
 @program(torch.randn(4, 4), torch.tensor([0, 2, 1, 3]))
 def indexed_writes(m, x, i):
     y = (x @ m.w).clone()

@@ -2,8 +2,9 @@
 
 import numpy
 
+from ..case import Value
 from ..checks import close
-from .harness import aten, axis_of, define, draw, floats, integers, operator, shape
+from .harness import aten, axis_of, define, draw, encoded, floats, integers, operator, shape
 
 
 def _index(case):
@@ -38,11 +39,53 @@ def _masked_put(case, name):
     aten(case, name, x, [None] * first + [case.operand(mask)], values, case.chance(0.4), check=close(1))
 
 
+def _mask_beside_index(case, name):
+    """A mask, or two of as many true elements, beside indices that are as long or are broadcast."""
+    dims = draw(case, 2, 5, 4)
+    first, width = draw(case, 0, 2), draw(case, 1, 3)
+    mask = numpy.array(case.random.random(dims[first : first + width]) < 0.5)
+    mask.flat[draw(case, 0, mask.size)] = True
+    count = int(mask.sum())
+    indices = [None] * first + [case.operand(mask)]
+    other = case.one_of([axis for axis in range(4) if not first <= axis < first + width])
+    lengths = [[], [1], [count], [2, 1], [2, count]] if count > 1 else [[], [1], [3], [2, 3]]
+    if case.chance(0.2):
+        second = numpy.arange(dims[other]) < count
+        index = case.operand(second) if second.sum() == count else integers(case, [], 0, dims[other])
+    else:
+        index = integers(case, case.one_of(lengths), -dims[other], dims[other])
+    if other < first:
+        indices[other] = index
+    else:
+        indices += [None] * (other - first - width) + [index]
+    x = floats(case, dims)
+    exacts = [None if i is None else i.exact for i in indices]
+    result = list(operator("index.Tensor")(x.exact.detach(), exacts).shape)
+    values = floats(case, case.one_of([result, result[-1:], []]))
+    # Places may be chosen twice, and the order of writes is not defined.
+    accumulate = values.dims != [] or case.chance(0.5)
+    aten(case, name, x, indices, values, accumulate, check=close(2))
+
+
+def _mask_of_wrong_count(case, name):
+    """More or fewer true elements than the index beside the mask has, or the values."""
+    dims = draw(case, 4, 6, 2)
+    count, length = (int(number) for number in case.random.permutation(numpy.arange(2, 5))[:2])
+    mask = case.operand(case.random.permutation(numpy.arange(dims[0]) < count))
+    by_index = case.chance(0.5)
+    index = integers(case, [length] if by_index else [], 0, dims[1])
+    x, values = floats(case, dims), floats(case, [] if by_index else [length])
+    number = case._add({"aten": name, "arguments": [encoded(each) for each in (x, [mask, index], values, False)]}, 1)
+    case.want(Value(number, x.type, x.exact, x.exact), close(), "output")
+    case.error = "is outside 0 to"
+
+
 @define("index_put.default")
 def index_put(case, name):
     case.special = False
-    if case.chance(0.5):
-        return _masked_put(case, name)
+    if case.chance(0.6):
+        make = case.one_of([_masked_put, _mask_beside_index, _mask_beside_index, _mask_of_wrong_count])
+        return make(case, name)
     dims, which, shapes, indices = _index(case)
     accumulate = case.chance(0.6)
     if not accumulate:  # the order of writes to one place is not defined
