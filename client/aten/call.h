@@ -124,6 +124,7 @@ std::vector<Row> DistanceRows();
 std::vector<Row> LossRows();
 std::vector<Row> CtcRows();
 std::vector<Row> ResizeRows();
+std::vector<Row> SamplingRows();
 std::vector<Row> IndexRows();
 std::vector<Row> ScatterRows();
 std::vector<Row> EmbeddingBagRows();

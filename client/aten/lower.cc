@@ -17,10 +17,10 @@ const std::map<std::string, Row, std::less<>>& Table() {
   static const auto* const table = [] {
     auto* rows = new std::map<std::string, Row, std::less<>>;
     for (const auto family :
-         {ViewRows,   PartRows,      DiagonalRows,     CreationRows, MovementRows, UnaryRows,
-          BinaryRows, SpecialRows,   ActivationRows,   ProductRows,  NormRows,     PoolingRows,
-          ResizeRows, ReductionRows, SortingRows,      DistanceRows, LossRows,     CtcRows,
-          IndexRows,  ScatterRows,   EmbeddingBagRows, RandomRows}) {
+         {ViewRows,   PartRows,     DiagonalRows,   CreationRows,     MovementRows, UnaryRows,
+          BinaryRows, SpecialRows,  ActivationRows, ProductRows,      NormRows,     PoolingRows,
+          ResizeRows, SamplingRows, ReductionRows,  SortingRows,      DistanceRows, LossRows,
+          CtcRows,    IndexRows,    ScatterRows,    EmbeddingBagRows, RandomRows}) {
       for (Row& row : family()) rows->emplace(row.name, std::move(row));
     }
     return rows;

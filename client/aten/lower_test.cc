@@ -297,6 +297,34 @@ TEST_F(LowerTest, ShufflesChannels) {
   EXPECT_EQ(graph_.GradientsOfUses(loss, {x})[0].size(), 1u);
 }
 
+TEST_F(LowerTest, SamplesVolumes) {
+  const Tensor volumes = Input(v1::FLOAT16, {2, 3, 4, 5, 6}),
+               grid = Input(v1::FLOAT32, {2, 7, 8, 9, 3});
+  const auto sampled = [&](Tensor at, int64_t interpolation, int64_t padding) {
+    return TypeOf("grid_sampler_3d.default", {volumes, at, interpolation, padding, false});
+  };
+  EXPECT_EQ(sampled(grid, 0, 0), "float16[2,3,7,8,9]");
+  EXPECT_EQ(sampled(grid, 1, 2), "float16[2,3,7,8,9]");
+  EXPECT_EQ(
+      sampled(grid, 2, 0),
+      "aten::grid_sampler_3d.default: has interpolation 2 and padding 0, must be 0 to 1 and 0 "
+      "to 2");
+  EXPECT_EQ(
+      sampled(Input(v1::FLOAT32, {2, 7, 8, 9, 2}), 0, 0),
+      "aten::grid_sampler_3d.default: has images float16[2,3,4,5,6] and a grid "
+      "float32[2,7,8,9,2], must have floats [n, channels, depth, height, width] and [n, depth, "
+      "height, width, 3]");
+  const Tensor matrices = Input(v1::FLOAT32, {2, 3, 4});
+  const auto places = [&](std::vector<int64_t> size) {
+    return TypeOf("affine_grid_generator.default", {matrices, std::move(size), false});
+  };
+  EXPECT_EQ(places({2, 1, 4, 5, 6}), "float32[2,4,5,6,3]");
+  EXPECT_EQ(
+      places({2, 1, 5, 6}),
+      "aten::affine_grid_generator.default: the matrices are float32[2,3,4], must be [n, 2, 3] "
+      "for images of four dimensions, or [n, 3, 4] for volumes of five");
+}
+
 TEST_F(LowerTest, DrawsIntegersOfRangesThatItHas) {
   const std::vector<int64_t> size = {3};
   EXPECT_EQ(TypeOf("randint.low", {int64_t{-5}, int64_t{5}, size, int64_t{4}}), "int32[3]");

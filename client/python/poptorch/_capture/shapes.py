@@ -141,6 +141,11 @@ def _upsample_nearest3d(x, size, scales):
     return _meta((*x.shape[:2], *size), x)
 
 
+@_rule("grid_sampler_3d.default")
+def _grid_sampler_3d(x, grid, *_):
+    return _meta((*x.shape[:2], *grid.shape[1:-1]), x)
+
+
 @_rule("max_pool3d_with_indices.default")
 def _max_pool3d(x, kernel, stride, padding, dilation, ceil_mode):
     three = lambda sizes: list(sizes) * (3 // len(sizes))

@@ -188,6 +188,14 @@ def shuffled_channels(m, x):
     return y, total(y)
 
 
+@program(torch.randn(1, 2, 3, 3, 3), parameters={"w": (4, 4)})
+def sampled_volumes(m, x):
+    grid = F.affine_grid(m.w[None, :3], (1, 2, 2, 3, 4), align_corners=False)
+    y = F.grid_sample(x, grid, align_corners=False)
+    z = F.grid_sample(x[:, :, 0], grid[:, 0, :, :, :2], mode="nearest", align_corners=True)
+    return y, total(y * z.mean())
+
+
 @program(parameters={"w": (4, 4), "g": (1,)})
 def activations(m, x):
     y = x @ m.w

@@ -2,7 +2,7 @@
 
 from ..case import FLOATS
 from . import (activations, creation, diagonals, distances, elementwise, embedding_bag, indexing, losses, movement, norms, parts,
-               pooling, products, random, reductions, resize, scatter, sorting, special, views)
+               pooling, products, random, reductions, resize, sampling, scatter, sorting, special, views)
 from .harness import TABLE
 
 

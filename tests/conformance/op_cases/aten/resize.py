@@ -1,8 +1,6 @@
-"""Images of another size, and images that are sampled at given places."""
+"""Images of another size."""
 
 import re
-
-import numpy
 
 from ..checks import close
 from .harness import aten, define, draw, floats
@@ -36,28 +34,3 @@ def blended(case, name):
     # Cubic weights have both signs.
     part = 2e-4 if "bicubic" in name else 4e-5
     aten(case, name, floats(case, dims), size, case.chance(0.5), scales, check=close(1, part=part), part=part)
-
-
-@define("grid_sampler_2d.default")
-def grid_sampler(case, name):
-    case.special = False
-    images, height, width = draw(case, 1, 3), draw(case, 2, 6), draw(case, 2, 6)
-    channels, corners = draw(case, 1, 3), case.chance(0.5)
-    # Places in pixels away from where pixels change, some of them outside the image.
-    shape = [images, draw(case, 1, 4), draw(case, 1, 4)]
-    places = [numpy.floor(case.random.uniform(-3, size + 2, shape)) + case.one_of([0.25, 0.375, 0.625]) for size in (width, height)]
-    lengths = [(place * 2 / (size - 1) if corners else (place * 2 + 1) / size) - 1 for place, size in zip(places, (width, height))]
-    case.type = "FLOAT32"
-    grid = case.operand(numpy.stack(lengths, -1).astype(numpy.float32))
-    interpolation, padding = draw(case, 0, 3), draw(case, 0, 3)
-    case.words.append(f"interpolation {interpolation} padding {padding} corners {corners}")
-    aten(case, name, floats(case, [images, channels, height, width]), grid, interpolation, padding, corners,
-         check=close(1, part=1e-4))
-
-
-@define("affine_grid_generator.default")
-def affine_grid(case, name):
-    case.special = False
-    images = draw(case, 1, 3)
-    size = [images, draw(case, 1, 3), draw(case, 1, 5), draw(case, 1, 5)]
-    aten(case, name, floats(case, [images, 2, 3]), size, case.chance(0.5), check=close(1))
