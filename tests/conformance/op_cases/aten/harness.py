@@ -132,7 +132,7 @@ def want_gradients(case, output, floats, function, part=1e-5):
     factor = case._add(step)
     case.data.append((step, numpy.asarray(factors.numpy(), numpy.float32)))
 
-    def gradients(*tensors):
+    def gradients(*tensors, factors=factors):
         tensors = [tensor if tensor.requires_grad else tensor.clone().requires_grad_() for tensor in tensors]
         found = torch.autograd.grad((function(*tensors) * factors).sum(), tensors, create_graph=True, allow_unused=True)
         return [torch.zeros_like(tensor) if slope is None else slope for slope, tensor in zip(found, tensors)]
@@ -142,10 +142,14 @@ def want_gradients(case, output, floats, function, part=1e-5):
         exacts = [gradient.detach() for gradient in gradients(*inputs)]
     except RuntimeError:  # PyTorch has none
         return
-    try:
-        sizes = conditioning(gradients, inputs)
-    except (RuntimeError, NotImplementedError):
-        sizes = [torch.full_like(exact, float(exact.abs().max()) + 1 if exact.numel() else 1) for exact in exacts]
+    sizes = None
+    # A gradient is a sum of the factors times slopes, which may cancel.
+    for of in (lambda *x: gradients(*x[:-1], factors=x[-1]), lambda *x: gradients(*x[:-1])):
+        try:
+            sizes = sizes or conditioning(of, [*inputs, factors])
+        except (RuntimeError, NotImplementedError):
+            pass
+    sizes = sizes or [torch.full_like(exact, float(exact.abs().max()) + 1 if exact.numel() else 1) for exact in exacts]
     loss = case.cast(output, "FLOAT32").number
     loss = case._add({"op": {"binary": {"operator": "MULTIPLY"}}, "inputs": [loss, factor]})
     first = case._add({"gradients": [value.number for value in floats], "loss": loss}, len(floats))
