@@ -2,9 +2,12 @@
 
 import copy
 import enum
-from typing import Any, Dict
+from typing import Any, Dict, TypeVar
 
 from .. import _errors
+
+#: The class of the object whose setter returns it.
+Self = TypeVar("Self", bound="OptionValues")
 
 
 class OptionValues:
@@ -25,7 +28,7 @@ class OptionValues:
         self._is_frozen = False
         self._values = values
 
-    def set(self, **values: Any) -> "OptionValues":
+    def set(self: Self, **values: Any) -> Self:
         """Assigns options that exist.
 
         Raises:
@@ -44,7 +47,7 @@ class OptionValues:
             known[name] = value
         return self
 
-    def createOrSet(self, **values: Any) -> "OptionValues":
+    def createOrSet(self: Self, **values: Any) -> Self:
         """Assigns options that may not exist yet, as those without a default."""
         self.checkIsFrozen()
         self._values.update(values)
