@@ -1,0 +1,221 @@
+"""Wrong models: each is refused with PopTorch's class and text."""
+
+import os
+import re
+import unittest
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import poptorch
+from mistakes import Mistakes, Net, X, Y, infer, quiet, train
+
+HERE = re.escape(os.path.basename(__file__)) + r":\d+"
+mistake = Mistakes()
+
+
+# --- Models and optimizers.
+
+
+@mistake(Exception, "Expected a torch.nn.Module or a callable|Invalid type", 3, "model", None)
+def no_model(value):
+    poptorch.inferenceModel(value, quiet())
+
+
+@mistake(Exception, "Invalid type: 'options' is of type", 3, {"a": 1})
+def no_options(value):
+    poptorch.inferenceModel(Net(), value)
+
+
+@mistake(RuntimeError, "has already been wrapped in 'poptorch.trainingModel'")
+def wrapped_twice():
+    model = Net()
+    first = poptorch.trainingModel(model, quiet())
+    try:
+        poptorch.trainingModel(model, quiet())
+    finally:
+        first.destroy()
+
+
+@mistake(Exception, "Unsupported optimizer type", torch.optim.Adagrad, torch.optim.Rprop)
+def unsupported_optimizer(kind):
+    model = Net()
+    train(model, optimizer=kind(model.parameters()))
+
+
+@mistake(Exception, "Only non-amsgrad Adam/AdamW optimizers are supported")
+def amsgrad():
+    model = Net()
+    train(model, optimizer=torch.optim.Adam(model.parameters(), amsgrad=True))
+
+
+@mistake(AssertionError, "Accumulation types must be either", torch.int32, torch.float64)
+def accumulation_type(value):
+    poptorch.optim.SGD(Net().parameters(), lr=0.1, use_combined_accum=False, accum_type=value)
+
+
+@mistake(Exception, "constant and cannot change")
+def constant_changed():
+    model = Net()
+    executor = poptorch.trainingModel(
+        model, quiet(), torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.0)
+    )
+    try:
+        executor(X, Y)
+        executor.setOptimizer(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    finally:
+        executor.destroy()
+
+
+@mistake(poptorch.Error, "An inference model has no optimizer")
+def optimizer_of_inference():
+    poptorch.inferenceModel(Net(), quiet()).setOptimizer(None)
+
+
+# --- Losses.
+
+
+@mistake(Exception, "(?i)loss")
+def no_loss():
+    train(Net(), batch=(X,))
+
+
+@mistake(Exception, "(?i)loss")
+def two_losses():
+    class Two(Net):
+        """Two losses, of which none depends on the other."""
+
+        def forward(self, x, labels):
+            y = self.fc(x)
+            return F.cross_entropy(y, labels), F.mse_loss(y, x[:, :3])
+
+    train(Two())
+
+
+@mistake(Exception, "Unsupported reduction type!", "average", 3)
+def loss_reduction(value):
+    infer(lambda model, y: poptorch.identity_loss(y, reduction=value))
+
+
+@mistake(Exception, "(?i)label|class", torch.tensor([0, 1, 5, 0]), torch.tensor([-1, 0, 1, 2]))
+def label_outside(labels):
+    train(batch=(X, labels))
+
+
+@mistake(Exception, "multi-target not supported", torch.zeros(4, 2, 2, dtype=torch.long))
+def label_shape(labels):
+    train(batch=(X, labels))
+
+
+# --- What forward does.
+
+
+@mistake(poptorch.Error, "aten::item is only supported in eager mode")
+def item():
+    infer(lambda model, y: y * y.sum().item())
+
+
+@mistake(poptorch.Error, "only supported in eager mode")
+def boolean_branch():
+    infer(lambda model, y: y if y.sum() > 0 else -y)
+
+
+@mistake(poptorch.Error, "only supported in eager mode|Illegal move")
+def list_of_items():
+    infer(lambda model, y: [each.item() for each in y[0]])
+
+
+@mistake(poptorch.Error, "Illegal move to CPU|aten::item is only", "cpu", "numpy", "tolist")
+def to_the_host(name):
+    infer(lambda model, y: getattr(y, name)())
+
+
+@mistake(poptorch.Error, "Expected an IPU tensor but got tensor", "add", "matmul")
+def host_tensor(name):
+    kept = torch.ones(3, 3)
+    infer(lambda model, y: getattr(torch, name)(y, kept) if name == "matmul" else y + kept[0])
+
+
+@mistake(poptorch.Error, r"(?s)aten::\w+.*aten::\w+.*" + HERE + ".*" + HERE)
+def unsupported_operators():
+    infer(lambda model, y: torch.linalg.svd(y)[1].sum() + torch.linalg.matrix_exp(y[:3, :3]).sum())
+
+
+@mistake(poptorch.Error, "the output shape is determined by the tensor values", "nonzero", "unique")
+def dynamic_shape(name):
+    infer(lambda model, y: getattr(torch, name)(y))
+
+
+@mistake(poptorch.Error, "Zero-sized tensors are unsupported")
+def zero_sized():
+    infer(lambda model, y: y[:0] * 2)
+
+
+@mistake(poptorch.Error, "Your compiled model is empty")
+def empty_model():
+    poptorch.inferenceModel(lambda x: 3, quiet())(X)
+
+
+def _reassign(model, y):
+    model.count = model.count + 1
+    return y + model.count
+
+
+@mistake(poptorch.Error, "Buffer count is reassigned within the model")
+def reassigned_buffer():
+    infer(_reassign)
+
+
+def _remove(model, y):
+    del model.count
+    return y
+
+
+@mistake(poptorch.Error, "Buffer count is removed from the model")
+def removed_buffer():
+    infer(_remove)
+
+
+@mistake(poptorch.Error, "(?i)complex")
+def complex_numbers():
+    infer(lambda model, y: torch.complex(y, y))
+
+
+@mistake(poptorch.Error, "gives -?inf")
+def half_overflow():
+    options = quiet()
+    options.Precision.enableFloatingPointExceptions(True)
+    infer(lambda model, y: y.half() * 60000 * 60000, options)
+
+
+@mistake(ZeroDivisionError, "in forward")
+def error_of_the_program():
+    def fail(model, y):
+        raise ZeroDivisionError("in forward")
+
+    infer(fail)
+
+
+class MistakesTest(unittest.TestCase):
+    def test_each_is_refused(self):
+        self.assertGreaterEqual(len(mistake), 35)
+        mistake.check(self)
+
+    def test_names_of_modules(self):
+        """Names that are no identifiers, or long, or not in ASCII, are names."""
+        torch.manual_seed(0)
+        for name in ("a b", "höhe", "x" * 300, "weight", "lossScale", "a/b", "0"):
+            with self.subTest(name[:20]):
+                model = nn.Module()
+                model.add_module(name, nn.Linear(6, 3))
+                model.forward = lambda x: F.mse_loss(getattr(model, name)(x), x[:, :3])
+                expected = model.forward(X).detach()
+                optimizer = torch.optim.SGD(model.parameters(), 0.1)
+                executor = poptorch.trainingModel(model, quiet(), optimizer)
+                torch.testing.assert_close(executor(X), expected)
+                executor.destroy()
+
+
+if __name__ == "__main__":
+    unittest.main()
