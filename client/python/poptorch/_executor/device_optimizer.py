@@ -46,7 +46,7 @@ class DeviceOptimizer:
         """
         self._names = {id(parameter): name for name, parameter in parameters}
         self._compiled = self._reader.read(self._optimizer)
-        return self._exported(self._compiled)
+        return self._exported(self._compiled, is_compiled=False)
 
     def compiled(self, model) -> None:
         """Takes note of the poptorch_core.Model that has the optimiser."""
@@ -66,17 +66,17 @@ class DeviceOptimizer:
         """Gives the attributes to the device, which is attached."""
         values = self._reader.read(self._optimizer, is_compiled=True)
         check_changes(self._compiled, values)
-        call(self._model.set_hyper_parameters, self._exported(values))
+        call(self._model.set_hyper_parameters, self._exported(values, is_compiled=True))
         if self._has_state():
             read = weakref.WeakMethod(self._read_state)
             self._optimizer.connect(lambda: (read() or bool)())
             self._optimizer.host_state_is_dirty = not self._optimizer.ipu_state_is_dirty
 
-    def _exported(self, values) -> Dict[str, Any]:
+    def _exported(self, values, is_compiled: bool) -> Dict[str, Any]:
         names = self._group_names()
         log_update(self._values, values, names)
         self._values = values
-        exported = core_dict(values, names)
+        exported = core_dict(values, names, is_compiled)
         if values.loss_scaling == (1.0, True):
             exported["loss_scale"] = None  # nothing to scale, now and later
         return exported

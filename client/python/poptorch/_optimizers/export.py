@@ -9,6 +9,8 @@ from .._logging import native
 from .values import Hyper, OptimizerValues
 
 _LOG_NAMES = {"lr": "learning_rate"}
+# Velocities times this number vanish beside the gradients that are added to them.
+_LEAST_MOMENTUM = torch.finfo(torch.float32).tiny
 
 
 def _camel(name: str) -> str:
@@ -59,17 +61,33 @@ def log_update(
         )
 
 
-def core_dict(values: OptimizerValues, names: Sequence[Sequence[str]]) -> Dict[str, Any]:
+def _momentum(kind: str, momentum: Hyper, is_compiled: bool) -> float:
+    """The momentum for the device, which keeps velocities if that of the compilation is not 0.
+
+    A momentum that can change is never compiled as 0. RMSprop with velocities takes no 0 later
+    either, and SGD does.
+    """
+    if momentum.constant or momentum.value != 0 or (is_compiled and kind == "sgd"):
+        return momentum.value
+    return _LEAST_MOMENTUM
+
+
+def core_dict(
+    values: OptimizerValues, names: Sequence[Sequence[str]], is_compiled: bool = False
+) -> Dict[str, Any]:
     """The optimiser for poptorch_core.Model.
 
     Args:
         values: what was read.
         names: the names of the parameters of each group.
+        is_compiled: whether it is for a compiled model, and not for the compilation.
     """
     norm = values.settings.get("max_grad_norm", math.inf)
     groups = []
     for hypers, maximize, parameters in zip(values.groups, values.maximize, names):
         group: Dict[str, Any] = {name: hyper.value for name, hyper in hypers.items()}
+        if "momentum" in hypers:
+            group["momentum"] = _momentum(values.kind.name, hypers["momentum"], is_compiled)
         group["parameters"] = list(parameters)
         group["maximize"] = maximize
         group["centered"] = bool(values.settings.get("centered", False))

@@ -324,6 +324,18 @@ class ExportTest(unittest.TestCase):
             },
         )
 
+    def test_momentum_that_can_be_raised_keeps_velocities(self):
+        def momentum(optimizer, **compiled):
+            return export.core_dict(read(optimizer), [["w"]], **compiled)["groups"][0]["momentum"]
+
+        sgd, rmsprop = poptorch.optim.SGD, poptorch.optim.RMSprop
+        for make in (sgd, rmsprop):
+            self.assertGreater(momentum(make(parameters(), lr=0.1, momentum=0.0)), 0)
+            self.assertEqual(momentum(make(parameters(), lr=0.1)), 0)
+        self.assertEqual(momentum(torch.optim.SGD(parameters(), lr=0.1, momentum=0.0)), 0)
+        self.assertEqual(momentum(sgd(parameters(), lr=0.1, momentum=0.0), is_compiled=True), 0)
+        self.assertGreater(momentum(rmsprop(parameters(), momentum=0.0), is_compiled=True), 0)
+
     def test_kinds(self):
         kinds = [read(kind(parameters(), lr=0.1)).kind.name for kind in _ALL]
         self.assertEqual(kinds, ["sgd", "adam", "adamw", "rmsprop", "lamb"])

@@ -263,6 +263,27 @@ class OptimizerTest(unittest.TestCase):
         self.assertAlmostEqual(weights[False], 1 - 1 - 1, places=6)
         self.assertAlmostEqual(weights[True], 1 - 1 - 1.5, places=6)
 
+    def test_momentum_is_raised_from_zero_and_lowered_again(self):
+        sgd, rmsprop = poptorch.optim.SGD, poptorch.optim.RMSprop
+        combined = {"use_combined_accum": True}
+        for kind, arguments, expected in (
+            (sgd, {}, (0, -1.5, -2.5)),
+            (sgd, combined, (0, -1, -2.5)),  # an update late
+            (rmsprop, {"alpha": 0.0}, (0, -1.5, -2.5)),
+        ):
+            with self.subTest(kind.__name__, **arguments):
+                model = nn.Linear(1, 1, bias=False)
+                nn.init.constant_(model.weight, 1.0)
+                optimizer = kind(model.parameters(), lr=1.0, momentum=0.0, **arguments)
+                opts = poptorch.Options().showCompilationProgressBar(False)
+                training = poptorch.trainingModel(_Sum(model), opts, optimizer)
+                for momentum, wanted in zip((0.0, 0.5, 0.0), expected):
+                    optimizer.param_groups[0]["momentum"] = momentum
+                    training.setOptimizer(optimizer)
+                    training(torch.ones(1, 1))  # The gradient is 1 in each update.
+                    self.assertAlmostEqual(model.weight.item(), wanted, places=6)
+                training.destroy()
+
     def test_half_velocities(self):
         optimizer = self.sgd(velocity_accum_type=torch.half)
         self.check(optimizer, sgd, _SGD, exact=False, velocity_type=torch.half)
