@@ -205,7 +205,7 @@ class MistakesTest(unittest.TestCase):
     def test_names_of_modules(self):
         """Names that are no identifiers, or long, or not in ASCII, are names."""
         torch.manual_seed(0)
-        for name in ("a b", "höhe", "x" * 300, "weight", "lossScale", "a/b", "0"):
+        for name in ("a b", "höhe", "x" * 300, "weight", "lossScale", "a/b", "0", "optimizer/a"):
             with self.subTest(name[:20]):
                 model = nn.Module()
                 model.add_module(name, nn.Linear(6, 3))

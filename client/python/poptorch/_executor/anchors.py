@@ -11,7 +11,7 @@ from .._logging import native
 from . import weights
 from .core import call as core_call
 from .core_options import OUTPUT_MODES
-from .device_optimizer import STATE
+from .device_names import STATE, on_device, state_on_device
 from .tensor_names import TensorNames
 
 _SHOWN = {
@@ -87,7 +87,9 @@ class Anchors:
             self._scalars.append(anchor)
         elif name in names.updated or name.startswith(STATE):
             self._check_mode(anchor)
-            self._variables.append((anchor, names.updated.get(name, name)))
+            updated = names.updated.get(name)
+            variable = state_on_device(name) if updated is None else on_device(updated)
+            self._variables.append((anchor, variable))
         else:
             raise _unknown(anchor, [*names.all(), *scalars])
 
@@ -133,7 +135,7 @@ class Anchors:
         variables = model.variables()
         for anchor, name in self._variables:
             # Parameters are read in the type of the host.
-            value = self._names.values.get(name)
+            value = self._names.values.get(self._names.updated.get(anchor.long_name))
             if value is None and name not in variables:
                 raise _unknown(anchor, list(variables))
             dtype, dims = variables[name][:2] if value is None else types[value]

@@ -11,9 +11,7 @@ from .._optimizers.attributes import OptimizerReader, check_changes
 from .._optimizers.export import core_dict, ipu_parameters, log_update
 from . import weights
 from .core import call
-
-# Velocities and moments, behind which the parameter's name stands, and the numbers of updates.
-STATE = ("Accl___", "Accl1___", "Accl2___", "Accl3___", "optimizer/step")
+from .device_names import groups_on_device, state_on_device, state_variables
 
 
 class DeviceOptimizer:
@@ -76,7 +74,7 @@ class DeviceOptimizer:
         names = self._group_names()
         log_update(self._values, values, names)
         self._values = values
-        exported = core_dict(values, names, is_compiled)
+        exported = core_dict(values, groups_on_device(names), is_compiled)
         if values.loss_scaling == (1.0, True):
             exported["loss_scale"] = None  # nothing to scale, now and later
         return exported
@@ -131,20 +129,24 @@ class DeviceOptimizer:
         chosen = {
             name: tensor.to(known[name].dtype) for name, tensor in state.items() if name in known
         }
-        call(self._model.write_state, weights.HostMemory(chosen.items()).entries)
+        call(self._model.write_state, _memory(chosen).entries)
         self._optimizer.ipu_state_is_dirty = False
 
     def _known_state(self) -> Dict[str, torch.Tensor]:
         """Memory for the device's state."""
         return {
             name: torch.empty(dims, dtype=tape.dtype_of(dtype))
-            for name, (dtype, dims, _) in self._model.variables().items()
-            if name.startswith(STATE)
+            for name, (dtype, dims, _) in state_variables(self._model.variables()).items()
         }
 
     def _read_state(self) -> None:
         if not self._model.is_loaded:
             return
         state = self._known_state()
-        call(self._model.read_state, weights.HostMemory(state.items()).entries)
+        call(self._model.read_state, _memory(state).entries)
         self._optimizer.take_device_state(state, self.scalars())
+
+
+def _memory(state: Dict[str, torch.Tensor]) -> weights.HostMemory:
+    """The memory of state of the optimiser, for the extension."""
+    return weights.HostMemory([(state_on_device(name), each) for name, each in state.items()])

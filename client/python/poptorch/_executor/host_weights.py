@@ -7,6 +7,7 @@ from torch import nn
 
 from . import weights as _weights
 from .core import call as core_call
+from .device_names import on_device
 
 
 class HostWeights:
@@ -42,14 +43,14 @@ class HostWeights:
     def _write_weights(self) -> None:
         for state in self._states():
             state.to_host()
-        memory = _weights.HostMemory(self._tensors())
+        memory = _weights.HostMemory([(on_device(name), each) for name, each in self._tensors()])
         core_call(self._core.write_state, memory.entries)
         self._on_device = self._versions()
 
     def read_weights(self) -> None:
         """Writes what the device has changed into the model's tensors."""
         chosen = [
-            (name, tensor)
+            (on_device(name), tensor)
             for name, tensor in self._tensors()
             if name in self._written or (self._training and isinstance(tensor, nn.Parameter))
         ]

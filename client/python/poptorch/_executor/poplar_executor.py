@@ -20,6 +20,7 @@ from .args import ArgParser, Arguments, Description
 from .call import Call, output
 from .core import call as core_call, core, load
 from .counters import PerfCounters
+from .device_names import on_device, tape_on_device
 from .device_optimizer import DeviceOptimizer
 from .hardware import is_set, uses_ipu_model
 from .host_weights import HostWeights
@@ -223,9 +224,10 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
         core_options["allow_out_of_memory"] = allow_out_of_memory
         core_options["anchors"] = anchors.streams()
         self._prints = Prints(tape, self._options, core_options)
+        named = tape_on_device(tape)
         if tape.host_calls:
-            return core_call(SegmentedModel, core().Model, tape, core_options), anchors
-        return core_call(core().Model, tape, core_options, optimizer), anchors
+            return core_call(SegmentedModel, core().Model, named, core_options), anchors
+        return core_call(core().Model, named, core_options, optimizer), anchors
 
     def _compile_core(self, model) -> None:
         if not self._options._show_progress_bar:
@@ -340,7 +342,7 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
 
     def _read_other_state(self) -> None:
         """Keeps what the device has beside weights: the optimiser's state, random numbers."""
-        weights = {name for name, _ in self._tensors()}
+        weights = {on_device(name) for name, _ in self._tensors()}
         self._other_state = {
             name: torch.empty(size, dtype=torch.uint8)
             for name, (_, _, size) in self._core.variables().items()

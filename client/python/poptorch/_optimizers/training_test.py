@@ -289,6 +289,51 @@ class OptimizerTest(unittest.TestCase):
         self.check(optimizer, sgd, _SGD, exact=False, velocity_type=torch.half)
         self.assertEqual(self.state["Accl___hidden.weight"].dtype, torch.float16)
 
+    def test_parameters_that_are_named_like_state(self):
+        names = ("fc", "Accl___fc", "optimizer/step", "optimizer", "random/seed", "model/fc")
+
+        class Named(nn.Module):
+            """A layer of each name, one after the other."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                torch.manual_seed(3)
+                for name in names:
+                    self.add_module(name, nn.Linear(2, 2, bias=False))
+
+            def forward(self, x):
+                for name in names:
+                    x = getattr(self, name)(x)
+                return poptorch.identity_loss(x, "sum")
+
+        model, reference = Named(), Named()
+        x = torch.ones(1, 2)
+        eager = torch.optim.SGD(reference.parameters(), lr=0.1, momentum=0.5)
+        optimizer = poptorch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+        opts = poptorch.Options().showCompilationProgressBar(False)
+        opts.anchorTensor("velocity", "Accl___model/fc.weight")
+        opts.anchorTensor("updated", "UpdatedVar___random/seed.weight")
+        training = poptorch.trainingModel(model, opts, optimizer)
+        for number in range(3):
+            training(x)
+            eager.zero_grad()
+            reference(x).backward()
+            eager.step()
+            if number == 1:
+                training.detachFromDevice()
+        state = optimizer.state_dict()["ipu_state"]
+        self.assertEqual(set(state), {f"Accl___{name}.weight" for name in names})
+        for name in names:
+            ours, theirs = (getattr(each, name).weight for each in (model, reference))
+            torch.testing.assert_close(ours.detach(), theirs.detach(), msg=name)
+            velocity = eager.state[theirs]["momentum_buffer"]
+            torch.testing.assert_close(state[f"Accl___{name}.weight"], velocity, msg=name)
+        anchored = training.getAnchoredTensor("velocity")
+        torch.testing.assert_close(anchored, state["Accl___model/fc.weight"])
+        anchored = training.getAnchoredTensor("updated")
+        torch.testing.assert_close(anchored, getattr(model, "random/seed").weight.detach())
+        training.destroy()
+
     # --- Adam, AdamW and LAMB
 
     def moments(self, kind, **arguments):
