@@ -65,14 +65,15 @@ class Program(NamedTuple):
 def _mnist(fashion: Tuple[float, float], digits: Tuple[float, float]) -> dict:
     """The ranges of the accuracy for Fashion-MNIST and, from the programs' tests, for MNIST.
 
-    Eager PyTorch reaches 85 % of Fashion-MNIST after two epochs of the pipelined program.
+    Eager PyTorch reaches 78 % of Fashion-MNIST after one epoch of the simple program, whose losses
+    are those of two softmaxes, and 85 % after two epochs of the pipelined one.
     """
     name = "Accuracy on test set:"
     ranges = {"criterion": between(name, *digits), "fashion": between(name, *fashion)}
     return {**ranges, "reads_mnist": True}
 
 
-_SIMPLE = _mnist((80, 99.9), (89, 99.9))
+_SIMPLE = _mnist((75, 99.9), (89, 99.9))
 _PIPELINE = _mnist((80, 99.9), (97.5, 99.9))
 _HALF = ("--execution-half",)
 
