@@ -207,12 +207,9 @@ struct Lease::Impl {
   }
 
   // Under the mutex, likewise.
-  void CancelRuns() {
+  void Say(const v1::AttachRequest& request) {
     base::MutexLock lock(mutex);
-    if (detached) return;
-    v1::AttachRequest request;
-    request.mutable_cancel();
-    stream->Write(request);
+    if (!detached) stream->Write(request);
   }
 
   ~Impl() {
@@ -286,7 +283,17 @@ void Lease::Detach() {
 }
 
 void Lease::CancelRuns() {
-  if (getpid() == impl_->process) impl_->CancelRuns();
+  if (getpid() != impl_->process) return;
+  v1::AttachRequest request;
+  request.mutable_cancel();
+  impl_->Say(request);
+}
+
+void Lease::TellInstanceEnded(const v1::AttachInstanceEnded& ended) {
+  if (getpid() != impl_->process) return;
+  v1::AttachRequest request;
+  *request.mutable_instance_ended() = ended;
+  impl_->Say(request);
 }
 
 const v1::Attached& Lease::attached() const { return impl_->attached; }

@@ -207,6 +207,15 @@ bool InstanceReports::MakeRoom() {
   return true;
 }
 
+void InstanceReports::Add(InstanceReport report) {
+  const bool was_told = std::any_of(reports_.begin(), reports_.end(), [&](const auto& other) {
+    return other.instance == report.instance && other.kind == ReportKind::kToldToEnd;
+  });
+  if (report.kind == ReportKind::kEnded && report.status == 0 && !was_told)
+    options_.on_success(report);
+  reports_.push_back(std::move(report));
+}
+
 void InstanceReports::Read(Connection& connection) {
   char buffer[kLongestLine];
   const ssize_t length = read(connection.fd.get(), buffer, sizeof(buffer));
@@ -222,7 +231,7 @@ void InstanceReports::Read(Connection& connection) {
     }
     connection.has_shown_token = true;
     if (report->boot_id != boot_id_) report->time = SinceBoot();
-    reports_.push_back(*std::move(report));
+    Add(*std::move(report));
   }
   if (connection.received.size() > kLongestLine) connection.fd.Reset();
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,6 +47,9 @@ class InstanceReports {
     // (10.5.0.0/16). Else on the loopback interface only.
     bool other_hosts = false;
     std::string subnet;
+    // Called on the thread that listens, as soon as an instance has ended without an error and
+    // without having been told to.
+    std::function<void(const InstanceReport&)> on_success = [](const InstanceReport&) {};
   };
   static absl::StatusOr<std::unique_ptr<InstanceReports>> Listen(const Options& options);
   ~InstanceReports();
@@ -70,6 +74,7 @@ class InstanceReports {
   // False: there is none, and nobody can be disconnected.
   bool MakeRoom();
   void Read(Connection& connection);
+  void Add(InstanceReport report);
 
   const Options options_;
   const std::string token_, where_, boot_id_ = BootId();

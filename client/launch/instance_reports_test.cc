@@ -139,6 +139,26 @@ TEST(InstanceReportsTest, WhatWasSaidBeforeTheEndIsHeard) {
   EXPECT_EQ(FindFirstEnd(heard, 2)->pid_namespace, base::PidNamespace());
 }
 
+TEST(InstanceReportsTest, AnEndWithoutAnErrorIsToldAtOnce) {
+  std::vector<int> ended;
+  {
+    auto reports = InstanceReports::Listen({.instances = 4, .on_success = [&](const auto& report) {
+                                              ended.push_back(report.instance);
+                                            }});
+    ASSERT_TRUE(reports.ok()) << reports.status();
+    Line line((*reports)->where());
+    const auto say = [&](int instance, ReportKind kind, int status) {
+      line.Send(FormatReport(line.token, instance, kind, 11, status));
+    };
+    say(0, ReportKind::kStarted, 0);
+    say(1, ReportKind::kEnded, kExit3);
+    say(2, ReportKind::kEnded, 0);
+    say(3, ReportKind::kToldToEnd, 0);
+    say(3, ReportKind::kEnded, 0);
+  }
+  EXPECT_EQ(ended, std::vector<int>{2});
+}
+
 TEST(InstanceReportsTest, ReportsWithoutTheTokenAreDropped) {
   auto reports = InstanceReports::Listen({.instances = 2});
   ASSERT_TRUE(reports.ok()) << reports.status();

@@ -236,7 +236,7 @@ std::string FindSupervisor(const Layout& layout) {
 
 // Has mpirun start the instances by way of supervisors. Without them the job runs all the same.
 std::unique_ptr<InstanceReports> WatchInstances(const Options& options, const Layout& layout,
-                                                const Log& log) {
+                                                JobPartition* partition, const Log& log) {
   const std::string supervisor = FindSupervisor(layout);
   if (supervisor.empty()) {
     log.Info("poprun_supervisor is not in PATH; an instance that fails may not be named");
@@ -244,7 +244,10 @@ std::unique_ptr<InstanceReports> WatchInstances(const Options& options, const La
   }
   auto reports = InstanceReports::Listen({.instances = static_cast<int>(layout.instances),
                                           .other_hosts = layout.hosts_given,
-                                          .subnet = options.host_subnet});
+                                          .subnet = options.host_subnet,
+                                          .on_success = [partition](const InstanceReport& report) {
+                                            if (partition != nullptr) partition->TellEnded(report);
+                                          }});
   if (!reports.ok()) {
     log.Warning(absl::StrCat("an instance that fails may not be named: poprun ",
                              reports.status().message()));
@@ -303,7 +306,8 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
     SetOfflineEnvironment(job_id);
   }
   WatchHosts();
-  const std::unique_ptr<InstanceReports> reports = WatchInstances(options, layout, log);
+  const std::unique_ptr<InstanceReports> reports =
+      WatchInstances(options, layout, partition.get(), log);
   if (!layout.hosts_given) {
     log.Debug("No hosts specified; ignoring host-subnet setting");
     log.Debug("Default network/RNIC for host communication: None");

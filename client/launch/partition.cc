@@ -414,6 +414,15 @@ absl::Status JobPartition::ReserveParent() {
   return absl::OkStatus();
 }
 
+void JobPartition::TellEnded(const InstanceReport& report) {
+  ipuof::v1::AttachInstanceEnded ended;
+  ended.set_instance_index(static_cast<uint32_t>(report.instance));
+  ended.mutable_process()->set_pid(static_cast<uint32_t>(report.pid));
+  ended.mutable_process()->set_host(report.host);
+  ended.mutable_process()->set_pid_namespace(report.pid_namespace);
+  for (const auto& lease : reserved_) lease->TellInstanceEnded(ended);
+}
+
 std::optional<LostInstance> JobPartition::lost_instance() {
   base::MutexLock lock(mutex_);
   return lost_;

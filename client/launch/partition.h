@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/ipuof/lease.h"
+#include "client/launch/instance_report.h"
 #include "client/launch/job_failure.h"
 #include "client/launch/layout.h"
 #include "client/launch/log.h"
@@ -47,6 +48,9 @@ class JobPartition {
   absl::Status ComputeTargetOptions();
   // POPLAR_TARGET_OPTIONS as JSON, keys in their order; once they are computed.
   const std::string& target_options() const { return target_options_; }
+  // Tells the agents that an instance has ended, for the others that wait for it. From any thread,
+  // while IPUs are kept.
+  void TellEnded(const InstanceReport& report);
   // The first instance that was lost, if any; known while IPUs are kept.
   std::optional<LostInstance> lost_instance();
   // Why the IPUs, or some of them, were lost; OK while they are there.

@@ -123,6 +123,7 @@ absl::Status Job::Join(const JobShape& shape, JobMember member) {
     if (result.ok()) {
       last_join_ = Clock::now();
       const PartKey key{member.instance, member.part};
+      ended_.erase(member.instance);
       members_.emplace(key, Entry{std::move(member), {}, false});
       calls = Advance();
     } else {

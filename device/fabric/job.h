@@ -145,6 +145,10 @@ class Job : public std::enable_shared_from_this<Job> {
              const absl::Status& broken_run = absl::OkStatus());
   // A process tells the coordinator by CoordinatorLink::Leave that its part leaves.
   void LeaveElsewhere(uint32_t instance, uint32_t part, bool lost, uint64_t runs);
+  // The process of an instance has ended without an error. If no part of the instance has joined,
+  // none will: the job fails as soon as somebody waits for its start. `process` names it as in
+  // JobMember.
+  void InstanceEnded(uint32_t instance, const std::string& process);
   // Returns whether all parts have left.
   bool Empty() const;
 
@@ -269,7 +273,8 @@ class Job : public std::enable_shared_from_this<Job> {
   Calls InstanceLeft(const Entry& entry, bool lost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns whether a collective under way waits for a part on another process that has left.
   bool AwaitsMessagesOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Fails a job that somebody waits for and that can never form, because a part has left.
+  // Fails a job that somebody waits for and that can never form, because a part has left or an
+  // instance has ended.
   Calls FailUnlessItCanForm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickStarts(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout,
                   Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -286,6 +291,7 @@ class Job : public std::enable_shared_from_this<Job> {
   const std::function<void(const std::vector<JobPart>&)> form_;
   mutable base::Mutex mutex_;
   std::map<PartKey, Entry> members_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, std::string> ended_ ABSL_GUARDED_BY(mutex_);  // processes that never joined
   std::vector<Start> starts_ ABSL_GUARDED_BY(mutex_);
   std::map<RendezvousKey, Rendezvous> open_rendezvous_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, RunRecord> runs_ ABSL_GUARDED_BY(mutex_);

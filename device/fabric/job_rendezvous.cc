@@ -58,7 +58,25 @@ Job::Calls Job::FailUnlessItCanForm() {
   for (const auto& [key, entry] : members_) {
     if (entry.left) return InstanceLeft(entry, /*lost=*/false);
   }
-  return {};
+  if (ended_.empty()) return {};
+  const auto& [instance, process] = *ended_.begin();
+  return FailLocked(absl::AbortedError(absl::StrCat("instance ", instance, " (", process,
+                                                    ") ended before it joined the job")),
+                    /*lost=*/false, instance);
+}
+
+void Job::InstanceEnded(uint32_t instance, const std::string& process) {
+  Calls calls;
+  {
+    base::MutexLock lock(mutex_);
+    // A follower does not know who has joined elsewhere.
+    if (role_ == Role::kFollower || instance >= shape_.num_instances) return;
+    const auto joined = members_.lower_bound({instance, 0});
+    if (joined != members_.end() && joined->first.first == instance) return;
+    ended_.emplace(instance, process);
+    calls = FailUnlessItCanForm();
+  }
+  CallAll(calls);
 }
 
 absl::Status Job::RunFailure(uint64_t run) const {

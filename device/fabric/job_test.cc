@@ -167,6 +167,42 @@ TEST_F(JobTest, OrderlyLeavingFailsOnlyInstancesThatNeedIt) {
 }
 
 // The run ends for instances that wait for the one that has left, and for those that come later.
+TEST_F(JobTest, AnInstanceThatEndsBeforeItJoinsIsNamedToThoseThatWait) {
+  for (uint32_t i : {0u, 1u, 3u}) {
+    ASSERT_TRUE(job_->Join(shape_, instances_[i].Member(i, i * 4, 4)).ok());
+    job_->Loaded(i, 0, "c3d4c3d4c3d4");
+  }
+  Start(0);
+  job_->InstanceEnded(3, "pid 103 on host");  // of which the job knows itself
+  job_->InstanceEnded(4, "pid 104 on host");  // which is none of the job's
+  EXPECT_FALSE(instances_[0].started.has_value());
+  job_->InstanceEnded(2, "pid 102 on host");
+  const absl::Status expected =
+      absl::AbortedError("instance 2 (pid 102 on host) ended before it joined the job");
+  for (uint32_t i : {0u, 1u, 3u}) EXPECT_EQ(instances_[i].failure, expected) << i;
+  EXPECT_EQ(instances_[0].started, expected);
+}
+
+TEST_F(JobTest, AnInstanceThatHasEndedIsNamedToThoseThatWaitLater) {
+  job_->InstanceEnded(2, "pid 102 on host");
+  for (uint32_t i : {0u, 1u, 3u})
+    ASSERT_TRUE(job_->Join(shape_, instances_[i].Member(i, i * 4, 4)).ok());
+  EXPECT_FALSE(instances_[1].failure.has_value()) << "they need not wait for it";
+  Start(1);
+  EXPECT_EQ(instances_[1].started,
+            absl::AbortedError("instance 2 (pid 102 on host) ended before it joined the job"));
+}
+
+// Another process of the instance, which its first one left behind.
+TEST_F(JobTest, AnInstanceThatJoinsAfterAllIsWaitedFor) {
+  job_->InstanceEnded(2, "pid 102 on host");
+  JoinAll();
+  Start(1);
+  LoadAll();
+  ASSERT_TRUE(instances_[1].started.has_value());
+  EXPECT_TRUE(instances_[1].started->ok());
+}
+
 TEST_F(JobTest, LeavingEndsARunThatTheInstanceHasNotBegun) {
   JoinAll();
   LoadAll();

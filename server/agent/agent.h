@@ -249,6 +249,9 @@ class Agent {
   // other instances would wait for this one. The lease goes on, and its variables can be read. A
   // lease that has ended is left alone.
   void CancelRuns(absl::string_view lease_id);
+  // The holder of a reservation says that an instance's process has ended. Jobs of the reservation,
+  // also later ones, do not wait for it to join. Nothing happens if the lease reserves no IPUs.
+  void InstanceEnded(absl::string_view lease_id, const ipuof::v1::AttachInstanceEnded& ended);
   // Copies to or from the stream buffers of a slot. Reads, also of a variable, return portions, so
   // that no reader makes us hold more: each call gives the first kReadPortion bytes, or all if
   // there are fewer.
@@ -317,6 +320,9 @@ class Agent {
   std::shared_ptr<fabric::Job> FindOrMakeJob(const Partition& partition,
                                              const ipuof::v1::JobMember& member,
                                              bool spans_processes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells a new job which of its instances have ended already.
+  void TellOfEnded(const Partition& partition, fabric::Job& job)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // That of the other leases of its job, or a new one.
   std::shared_ptr<engine::LeaseGroup> GroupOf(const Lease& lease) const

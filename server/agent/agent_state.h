@@ -66,6 +66,8 @@ struct Agent::Lease {
   // The ticker's, for the reservers.
   std::optional<std::chrono::steady_clock::time_point> stopped_since;
   bool told_stopped = false;
+  // Of a reserver: instances whose processes have ended, as its holder says, and their names.
+  std::map<uint32_t, std::string> ended_instances;
 
   std::shared_ptr<Loaded> loaded;  // set by Load; guarded by the agent's mutex, as what follows
   // Set while no configuration names the lease's partition: as it was.

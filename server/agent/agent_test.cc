@@ -174,6 +174,32 @@ TEST_F(AgentTest, ReservationKeepsOthersOutAndLetsItsJobIn) {
   MustAttach(Open(8));
 }
 
+// The others would wait for it for two minutes.
+TEST_F(AgentTest, AnInstanceThatEndsBeforeItAttachesIsNamedToTheOthers) {
+  ipuof::v1::AttachOpen parent = Open(30, 0, 2);
+  parent.set_reserve_only(true);
+  const std::string reservation = MustAttach(parent);
+  ipuof::v1::AttachInstanceEnded ended;
+  ended.set_instance_index(1);
+  ended.mutable_process()->set_pid(4712);
+  ended.mutable_process()->set_host("node\n7");
+  ipuof::v1::AttachOpen child = Open(24, 0, 2, 4);
+  for (const bool ends_first : {false, true}) {
+    child.mutable_job()->set_job_id(ends_first ? "job#1" : "job#0");
+    const std::string lease = MustAttach(child);
+    ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+    Awaited<base::Cycles> run;
+    agent_->Run(lease, /*program=*/0, 0, run.Callback());
+    agent_->InstanceEnded(lease, ended);  // only the reservation's holder may say so
+    if (!ends_first) agent_->InstanceEnded(reservation, ended);
+    const absl::Status status = run.Get().status();
+    EXPECT_TRUE(absl::StartsWith(status.message(), "instance 1 (pid 4712 on node")) << status;
+    EXPECT_TRUE(absl::EndsWith(status.message(), "7) ended before it joined the job")) << status;
+    EXPECT_EQ(status.message().find('\n'), std::string::npos) << status;
+    agent_->Release(lease, false);
+  }
+}
+
 TEST_F(AgentTest, AJobOfPoprunHasIpusOnlyWhileItsReservationLives) {
   ipuof::v1::AttachOpen child = Open(24, 0, 4, 4);
   child.mutable_job()->set_reserved(true);

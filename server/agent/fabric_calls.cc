@@ -23,6 +23,7 @@ std::shared_ptr<fabric::Job> Agent::FindOrMakeJob(const Partition& partition,
                                member.ipus_per_replica()};
   if (!spans_processes) {
     record = std::make_shared<fabric::Job>(member.job_id(), shape);
+    TellOfEnded(partition, *record);
     return record;
   }
   const bool is_coordinator = partition.spec.peers(0).endpoint() == endpoint_;
@@ -38,7 +39,19 @@ std::shared_ptr<fabric::Job> Agent::FindOrMakeJob(const Partition& partition,
         });
       });
   *self = record;
+  TellOfEnded(partition, *record);
   return record;
+}
+
+void Agent::TellOfEnded(const Partition& partition, fabric::Job& job) {
+  ipuof::v1::AttachOpen open;
+  open.set_partition_id(partition.spec.id());
+  open.mutable_job()->set_job_id(job.id());
+  const auto [begin, end] = reservers_.equal_range(ReservationOf(open));
+  for (auto it = begin; it != end; ++it) {
+    for (const auto& [instance, process] : it->second->ended_instances)
+      job.InstanceEnded(instance, process);
+  }
 }
 
 std::shared_ptr<engine::LeaseGroup> Agent::GroupOf(const Lease& lease) const {

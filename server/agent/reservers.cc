@@ -6,7 +6,9 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "device/base/text.h"
 #include "server/agent/agent_state.h"
 
 namespace vpod::agent {
@@ -86,6 +88,33 @@ void Agent::TellOfLeaving(const Lease& gone, bool lost) {
   failed->set_host(gone.open.process().host());
   failed->set_pid_namespace(gone.open.process().pid_namespace());
   TellReservers(gone, event);
+}
+
+void Agent::InstanceEnded(absl::string_view lease_id, const ipuof::v1::AttachInstanceEnded& ended) {
+  const uint32_t instance = ended.instance_index();
+  ipuof::v1::ProcessInfo shown = ended.process();
+  shown.set_host(base::Printable(shown.host()));
+  const std::string process = ProcessName(shown);
+  std::vector<std::shared_ptr<fabric::Job>> jobs;
+  {
+    base::MutexLock lock(mutex_);
+    const auto it = leases_.find(std::string(lease_id));
+    if (it == leases_.end()) return;
+    Lease& reserver = *it->second;
+    const std::string& partition = reserver.open.partition_id();
+    const std::string& id = reserver.open.job().job_id();
+    if (!reserver.open.reserve_only() || id.empty() || reserver.releasing ||
+        instance >= reserver.open.job().num_instances())
+      return;
+    reserver.ended_instances.emplace(instance, process);
+    for (const std::string& begin : {JobKey(partition, id), JobKey(partition, id + "#")}) {
+      for (auto job = jobs_.lower_bound(begin); job != jobs_.end(); ++job) {
+        if (!absl::StartsWith(job->first, begin)) break;
+        if (job->first == begin || begin.back() == '#') jobs.push_back(job->second);
+      }
+    }
+  }
+  for (const auto& job : jobs) job->InstanceEnded(instance, process);
 }
 
 void Agent::TellOfStopped(fabric::Job::Clock::time_point now) {

@@ -73,6 +73,8 @@ void AttachCall::OnReadDone(bool ok) {
     Open(request.open());
   } else if (request.has_cancel()) {
     agent_.CancelRuns(lease_id);
+  } else if (request.has_instance_ended()) {
+    agent_.InstanceEnded(lease_id, request.instance_ended());
   }
   StartRead(&bytes_);
 }

@@ -117,6 +117,20 @@ TEST_F(FaultInstanceTest, KilledBeforeItAttachesWhileOthersHaveIpus) {
   ExpectMineWorks();
 }
 
+// mpirun lets the others go on, which wait for it.
+TEST_F(FaultInstanceTest, EndsWithoutAnErrorBeforeItAttachesWhileOthersHaveIpus) {
+  const auto job = Start("[ $i = 2 ] && { go; exit 0; }; " + Program(), OnMine());
+  ASSERT_TRUE(Within(kSoon, [&] { return AttachedOnMine() == 6; })) << job->Err();
+  const std::string name = "instance 2 (pid " + std::to_string(PidOf(2)) + " on ";
+  Go();
+  const Outcome outcome = job->Wait(kSoon);
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_NE(outcome.err.find(name), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find(") ended before it joined the job"), std::string::npos) << outcome.err;
+  TakeBack();
+  ExpectMineWorks();
+}
+
 TEST_F(FaultInstanceTest, EndsWithAnErrorBeforeItAttachesWhileOthersHaveIpus) {
   const auto job = Start("[ $i = 3 ] && { go; exit 3; }; " + Program(), OnMine());
   ASSERT_TRUE(Within(kSoon, [&] { return AttachedOnMine() == 6; })) << job->Err();
