@@ -144,6 +144,16 @@ model::OptionNames ArgumentNames() {
           .ipus_without_pipeline = "ipus_per_replica, schedule=\"sharded\""};
 }
 
+// A session refuses a program whose shared-out tensors do not lie in one instance as wholes. Where
+// poprun has said how many replicas an instance has, nobody needs to compile it to learn that.
+void CheckShardsOfInstance(const compiler::CompileOptions& options) {
+  const uint32_t local = popdist::getNumLocalReplicas(), shards = options.tensor_shards;
+  if (options.total_replicas % shards != 0 || local % shards == 0) return;
+  throw py::value_error(absl::StrCat("tensor_shards is ", shards, ", must divide the ", local,
+                                     local == 1 ? " replica" : " replicas",
+                                     " of each instance, which has all parts of a tensor"));
+}
+
 Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
                    std::optional<int64_t> total_replicas, int64_t ipus_per_replica, bool fusion,
                    const std::string& schedule, const std::string& recomputation,
@@ -164,6 +174,7 @@ Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
   options.off_chip_weights = off_chip_weights;
   options.off_chip_accumulators = off_chip_accumulators;
   options.tensor_shards = Count("tensor_shards", tensor_shards, 1);
+  if (!total_replicas.has_value() && popdist::isPopdistEnvSet()) CheckShardsOfInstance(options);
   for (const Program& program : programs) {
     options.programs.push_back(program.spec);
     if (program.loss) options.programs.back().loss = TensorOf(*program.loss, graph);

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import numpy as np
 import vpod
@@ -23,6 +24,15 @@ def evaluate(build, arrays, **options):
     executable = vpod.compile(graph, [vpod.Program("run")], **options)
     with vpod.Session(executable) as session:
         return session.run("run", {f"x{i}": array for i, array in enumerate(arrays)})["y"]
+
+
+def poprun(total, local):
+    """What poprun tells the first instance of the replicas."""
+    return {
+        "POPDIST_NUM_TOTAL_REPLICAS": str(total),
+        "POPDIST_NUM_LOCAL_REPLICAS": str(local),
+        "POPDIST_REPLICA_INDEX_OFFSET": "0",
+    }
 
 
 class OperationsTest(unittest.TestCase):
@@ -414,15 +424,19 @@ class RefusedSessionTest(Regression):
 
     def test_attaches_to_nothing(self):
         # There is no partition, which is not what the error speaks of.
-        names = ("TOTAL_REPLICAS", "LOCAL_REPLICAS")
-        os.environ.update({f"POPDIST_NUM_{name}": "2" for name in names}, POPDIST_REPLICA_INDEX_OFFSET="0")
-        try:
+        with unittest.mock.patch.dict(os.environ, poprun(total=2, local=2)):
             with self.assertRaisesRegex(ValueError, "is for 4 replicas, and the job has 2: compile it with"):
                 vpod.Session(self.compiled(4))
-        finally:
-            for name in names:
-                del os.environ[f"POPDIST_NUM_{name}"]
-            del os.environ["POPDIST_REPLICA_INDEX_OFFSET"]
+
+    def test_shards_state_within_an_instance(self):
+        train = vpod.Program("train", loss=self.loss, optimizer=vpod.Adam(0.1))
+        with unittest.mock.patch.dict(os.environ, poprun(total=4, local=2)):
+            vpod.compile(self.graph, [train], tensor_shards=2)
+            with self.assertRaisesRegex(ValueError, "tensor_shards is 4, must divide the 2 replicas of each instance"):
+                vpod.compile(self.graph, [train], tensor_shards=4)
+            with self.assertRaisesRegex(ValueError, "tensor_shards is 3, must divide the 4 replicas of the job"):
+                vpod.compile(self.graph, [train], tensor_shards=3)
+            vpod.compile(self.graph, [train], total_replicas=4, tensor_shards=4)  # for another job
 
 
 class NoPartitionTest(unittest.TestCase):
