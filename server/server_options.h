@@ -41,7 +41,7 @@ struct ServerOptions {
 };
 
 // The options; nothing when help was asked for and given. InvalidArgument: wrong usage, the
-// message says what to do.
+// message says what to do. FailedPrecondition: the file of --config cannot be read.
 absl::StatusOr<std::optional<ServerOptions>> ParseServerOptions(int argc, const char* const* argv);
 
 }  // namespace vpod

@@ -28,8 +28,8 @@ std::string ExecutableFileBytes(const std::string& key, const program::Executabl
 absl::StatusOr<ExecutableFile> ParseExecutableFile(absl::string_view bytes,
                                                    const program::Limits& limits = {});
 
-// NotFound: it cannot be read. InvalidArgument: it is not such a file, or is damaged. If it is not
-// a regular file, the message names the path.
+// NotFound: it cannot be read. FailedPrecondition: it is not a regular file. InvalidArgument: it is
+// not an executable's, or is damaged.
 absl::StatusOr<ExecutableFile> ReadExecutableFile(const std::string& path,
                                                   const program::Limits& limits = {});
 

@@ -17,12 +17,13 @@ using GivenOptions = std::map<std::string, std::vector<std::string>>;
 
 // Adds what the file says to `given`, which wins: an option there, or one that excludes it there
 // (--host and --hostfile, --numa-aware and --process-placement), hides the file's. InvalidArgument:
-// no such file, or a name or value in it that is none of an option.
+// a name or value in it that is none of an option; FailedPrecondition: the file cannot be read.
 absl::Status ImportConfig(const std::string& path,
                           const std::function<bool(const std::string&)>& is_option,
                           GivenOptions& given);
 
-// InvalidArgument: the file exists and `overwrite` is false, or it cannot be written.
+// InvalidArgument: the file exists and `overwrite` is false; FailedPrecondition: it cannot be
+// written.
 absl::Status ExportConfig(const std::string& path, bool overwrite, const GivenOptions& given);
 
 }  // namespace vpod::launch

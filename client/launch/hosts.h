@@ -16,7 +16,7 @@ absl::StatusOr<std::vector<std::string>> ParseHosts(const std::string& text,
                                                     const std::string& source);
 
 // A file of host lists, one a line; blank lines and # comments are skipped. Errors name file and
-// line.
+// line. FailedPrecondition: the file cannot be read.
 absl::StatusOr<std::vector<std::string>> ReadHostFile(const std::string& path);
 
 // The nodes of the surrounding Slurm job; empty outside of one.

@@ -50,7 +50,8 @@ struct Options {
 };
 
 // Parses argv[1…]. Parsing ends at the first word that is no option, or at "--". InvalidArgument
-// carries the text after "poprun: error: ".
+// and, if a file of options cannot be read, FailedPrecondition carry the text after
+// "poprun: error: ".
 absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words);
 
 // Returns the completions of the last word, as shells ask for them (client/render/completion.h).

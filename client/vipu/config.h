@@ -37,9 +37,9 @@ struct ConfigFlags {
 // source; --api-port and VIPU_CLI_API_PORT without a host go with the host of the next source.
 // User, access key and TLS files come from flags, VIPU_CLI_API_USER_ID and so on, and a file that
 // names the controller found or none: what was given for one controller is not shown to another.
-// InvalidArgument: a port out of range, a named file that cannot be read, a line that is not
-// `key="value"`, TLS files that do not fit, VPOD_HOME or `vpod use` without a POD, VPOD_HOME other
-// than the one that `vpod env` was evaluated for.
+// FailedPrecondition: a named file cannot be read. InvalidArgument: a port out of range, a line
+// that is not `key="value"`, TLS files that do not fit, VPOD_HOME or `vpod use` without a POD,
+// VPOD_HOME other than the one that `vpod env` was evaluated for.
 absl::StatusOr<ClientConfig> DiscoverConfig(const ConfigFlags& flags);
 
 // How the agents that a controller (host:port; empty: the one of DiscoverConfig) has named are

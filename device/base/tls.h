@@ -25,8 +25,8 @@ struct Tls {
   std::string key;
 };
 
-// InvalidArgument when a file is missing, unreadable or no PEM, or when the key is not the
-// certificate's.
+// InvalidArgument: a file is not named or no PEM, or the key is not the certificate's.
+// FailedPrecondition: a file cannot be read.
 absl::StatusOr<Tls> ReadTls(const TlsFiles& files);
 
 // Name that the certificates of controller and agents carry beside the host's, so that one

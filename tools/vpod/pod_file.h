@@ -29,8 +29,9 @@ struct PodDescription {
   std::string PlaceOf(const std::string& what) const;
 };
 
-// InvalidArgument: "pod.yaml:7: …", what is wrong there and what is allowed; NotFound: the file
-// cannot be read. The controller knows more rules, such as sizes that fit.
+// InvalidArgument: "pod.yaml:7: …", what is wrong there and what is allowed; NotFound and
+// FailedPrecondition: the file cannot be read. The controller knows more rules, such as sizes that
+// fit.
 absl::StatusOr<PodDescription> ReadPodFile(const std::string& path);
 absl::StatusOr<PodDescription> ParsePodFile(const std::string& path, const std::string& text);
 
