@@ -79,6 +79,10 @@ class Positions {
   // The position of a move; kBefore if it is made once, before all micro-batches.
   uint32_t OfMove(uint32_t move) const { return moves_[move]; }
   static constexpr uint32_t kBefore = ~0u - 1;
+  // Whether each micro-batch makes the move; an update makes those that no body has.
+  bool IsInPipeline(uint32_t move) const {
+    return moves_[move] != kBefore && moves_[move] != kNone;
+  }
   // Whether a storage keeps its bytes from one micro-batch to the next.
   bool IsKept(uint32_t ipu, uint32_t storage) const {
     const Storage& s = storages_[ipu][storage];
@@ -250,27 +254,31 @@ void SplitBody(const Positions& positions, uint32_t number, LoweredIpu& ipu) {
   body.clear();
 }
 
-// Keeps the moves before all micro-batches, which exchange steps refer to, and makes the others
-// those of the pipeline.
+// Keeps the moves before and behind all micro-batches, which exchange steps refer to, and makes the
+// others those of the pipeline.
 void SplitMoves(const Positions& positions, LoweredProgram& program) {
-  std::vector<program::v1::Move> before;
+  std::vector<program::v1::Move> outside;
   std::map<uint32_t, uint32_t> numbers;  // new by old
   for (uint32_t i = 0; i < program.moves.size(); ++i) {
+    if (positions.IsInPipeline(i)) {
+      program.pipeline.moves.push_back({std::move(program.moves[i]), positions.OfMove(i)});
+      continue;
+    }
+    numbers[i] = static_cast<uint32_t>(outside.size());
     if (positions.OfMove(i) == Positions::kBefore) {
-      numbers[i] = static_cast<uint32_t>(before.size());
       LoweredIpu& to = program.ipus[program.moves[i].to_ipu()];
       to.pinned.insert(to.tensors[program.moves[i].to_tensor()].storage);
-      before.push_back(std::move(program.moves[i]));
-    } else {
-      program.pipeline.moves.push_back({std::move(program.moves[i]), positions.OfMove(i)});
     }
+    outside.push_back(std::move(program.moves[i]));
   }
-  program.moves = std::move(before);
+  program.moves = std::move(outside);
   for (LoweredIpu& ipu : program.ipus) {
-    for (LoweredStep& step : ipu.sections[static_cast<int>(Section::kClear)]) {
-      if (!step.instruction.has_exchange()) continue;
-      auto& exchange = *step.instruction.mutable_exchange();
-      exchange.set_exchange(numbers.at(exchange.exchange()));
+    for (auto& section : ipu.sections) {
+      for (LoweredStep& step : section) {
+        if (!step.instruction.has_exchange()) continue;
+        auto& exchange = *step.instruction.mutable_exchange();
+        exchange.set_exchange(numbers.at(exchange.exchange()));
+      }
     }
   }
 }

@@ -1,6 +1,7 @@
 // Loss scales, clipping of gradients and parameter groups on the IPUModel.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "client/session/ipu_model.h"
@@ -17,7 +18,8 @@ using program::v1::FLOAT32;
 // loss = w · x, so that the gradient of w is x, and 2 · v · x on another IPU, if there is one.
 class GradientScaleTest : public testing::TestWithParam<uint32_t> {
  protected:
-  void Open(const compiler::ProgramSpec& spec, program::v1::DataType type = FLOAT32) {
+  void Open(const compiler::ProgramSpec& spec, program::v1::DataType type = FLOAT32,
+            compiler::Schedule schedule = compiler::Schedule::kSharded) {
     const uint32_t ipus = GetParam();
     Graph graph;
     const Tensor x = graph.Cast(graph.Input("x", {FLOAT32, {}}), type);
@@ -29,8 +31,8 @@ class GradientScaleTest : public testing::TestWithParam<uint32_t> {
     compiler::ProgramSpec train = spec;
     train.name = "train";
     train.loss = loss;
-    absl::StatusOr<compiler::Compiled> compiled =
-        compiler::Compile(graph, {.ipus_per_replica = ipus, .programs = {train}});
+    absl::StatusOr<compiler::Compiled> compiled = compiler::Compile(
+        graph, {.ipus_per_replica = ipus, .schedule = schedule, .programs = {train}});
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     auto device = CreateIpuModel({.ipus_per_replica = ipus, .compute_threads = 2});
     ASSERT_TRUE(device.ok()) << device.status();
@@ -118,6 +120,19 @@ TEST_P(GradientScaleTest, ClipsByTheNormOfAllGradients) {
     ASSERT_TRUE(Step(INFINITY).ok());
     EXPECT_EQ(Read("w"), -INFINITY);
   }
+}
+
+// The IPUs of a pipeline exchange their norms behind all micro-batches.
+TEST_P(GradientScaleTest, ClipsByTheNormInAPipeline) {
+  Open({.accumulation = 3,
+        .optimizer = compiler::SgdOptions{.learning_rate = 1},
+        .clip_norm = std::sqrt(5.0f)},
+       FLOAT32, compiler::Schedule::kGrouped);
+  const auto x = *session_->Stream<float>("x", 0);
+  std::fill(x.begin(), x.end(), 4.0f);
+  ASSERT_TRUE(session_->Run("train").ok());
+  EXPECT_NEAR(Read("w"), 0, 1e-5f);
+  EXPECT_NEAR(Read("v"), -1, 1e-5f);
 }
 
 TEST_P(GradientScaleTest, ClipsEachElement) {
