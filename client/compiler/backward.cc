@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/compiler/histogram_loss_scale.h"
 #include "client/compiler/placement.h"
 #include "client/compiler/product_plans.h"
 #include "client/compiler/random_rounding.h"
@@ -26,10 +27,19 @@ absl::StatusOr<LossGradients> AddLossGradients(Graph& graph, const ProgramSpec& 
     graph.SetIpu(graph.values()[spec.loss->id].ipu);
     gradients.loss_scale = graph.Buffer(kLossScaleName, {FLOAT32, {}}, {*spec.loss_scale});
   }
+  Tensor scale = gradients.loss_scale;
+  if (spec.histogram_loss_scale) {
+    graph.SetStage(graph.values()[spec.loss->id].stage);
+    gradients.loss_scale_factor = graph.Buffer(kLossScaleFactorName, {FLOAT32, {}}, {1});
+    scale = graph.Multiply(scale, gradients.loss_scale_factor);
+  }
   std::vector<Tensor> wanted = graph.variables();
   for (const GradientOutput& output : spec.gradient_outputs) wanted.push_back(output.value);
-  std::vector<std::vector<Tensor>> uses =
-      graph.GradientsOfUses(*spec.loss, wanted, gradients.loss_scale);
+  if (spec.histogram_loss_scale) {
+    const std::vector<Tensor> counted = ValuesWithCountedGradients(graph);
+    wanted.insert(wanted.end(), counted.begin(), counted.end());
+  }
+  std::vector<std::vector<Tensor>> uses = graph.GradientsOfUses(*spec.loss, wanted, scale);
   if (!graph.status().ok()) return gradients;
   for (size_t i = 0; i < spec.gradient_outputs.size(); ++i) {
     const auto& [name, value] = spec.gradient_outputs[i];
@@ -41,6 +51,9 @@ absl::StatusOr<LossGradients> AddLossGradients(Graph& graph, const ProgramSpec& 
     }
     graph.Output(name, gradient);
   }
+  const auto of_outputs = uses.begin() + static_cast<ptrdiff_t>(graph.variables().size());
+  uses.erase(of_outputs, of_outputs + static_cast<ptrdiff_t>(spec.gradient_outputs.size()));
+  if (spec.histogram_loss_scale) gradients.counted = CountedGradients(graph, uses);
   uses.resize(graph.variables().size());
   gradients.of_variables = std::move(uses);
   // Where an update has several micro-batches, each use of a variable enters the wide accumulator

@@ -26,12 +26,27 @@ absl::Status CheckLossScale(const ProgramSpec& spec) {
   };
   if (spec.loss_scale && !(*spec.loss_scale > 0 && std::isfinite(*spec.loss_scale)))
     return bad("the loss scale", *spec.loss_scale, "above 0 and finite");
-  if (!spec.automatic_loss_scale) return absl::OkStatus();
-  const auto [growth, backoff, interval] = *spec.automatic_loss_scale;
+  if (!spec.automatic_loss_scale && !spec.histogram_loss_scale) return absl::OkStatus();
   if (!spec.loss_scale) {
     return absl::InvalidArgumentError(absl::StrCat(
         "program '", spec.name, "': an automatic loss scale needs a loss scale to start with"));
   }
+  if (spec.histogram_loss_scale) {
+    const auto [bin_edge, upper_proportion, period] = *spec.histogram_loss_scale;
+    if (spec.automatic_loss_scale) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("program '", spec.name,
+                       "' has automatic_loss_scale and histogram_loss_scale, may have "
+                       "one of them"));
+    }
+    if (!(bin_edge > 0 && bin_edge <= 1))
+      return bad("the bin edge of the loss scale", bin_edge, "above 0 and at most 1");
+    if (!(upper_proportion > 0 && upper_proportion < 1))
+      return bad("the loss scale's upper proportion", upper_proportion, "above 0 and below 1");
+    if (period < 1) return bad("the loss scale's period", period, "1 or more");
+    return absl::OkStatus();
+  }
+  const auto [growth, backoff, interval] = *spec.automatic_loss_scale;
   if (!(growth > 1 && std::isfinite(growth)))
     return bad("the loss scale's growth", growth, "above 1 and finite");
   if (!(backoff > 0 && backoff < 1))
@@ -83,6 +98,7 @@ absl::string_view TrainingOptionOf(const ProgramSpec& spec) {
       {spec.clip_value.has_value(), "clip_value"},
       {spec.loss_scale.has_value(), "loss_scale"},
       {spec.automatic_loss_scale.has_value(), "automatic_loss_scale"},
+      {spec.histogram_loss_scale.has_value(), "histogram_loss_scale"},
       {spec.reduction != GradientReduction::kMean, "reduction"},
       {spec.float16_accumulators, "float16_accumulators"},
       {!spec.gradient_outputs.empty(), "gradient_outputs"}};
@@ -257,7 +273,8 @@ absl::Status CheckOptions(const CompileOptions& options) {
     if (!spec.loss.has_value()) continue;
     // All programs of an executable read the same variables.
     if (training != nullptr &&
-        (!HaveEqualOptimizers(*training, spec) || training->loss_scale != spec.loss_scale)) {
+        (!HaveEqualOptimizers(*training, spec) || training->loss_scale != spec.loss_scale ||
+         training->histogram_loss_scale.has_value() != spec.histogram_loss_scale.has_value())) {
       return absl::InvalidArgumentError(absl::StrCat("programs '", training->name, "' and '",
                                                      spec.name, "' have different optimisers"));
     }

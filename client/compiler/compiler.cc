@@ -118,6 +118,7 @@ std::map<std::string, Compiled::Initial> InitialValues(const program::Executable
         set(HyperParametersName(ipu, group), HyperParameters(OptimizerOf(spec, group)));
     }
     if (spec.loss_scale) set(kLossScaleName, graph::InitialValue::Filled(*spec.loss_scale));
+    if (spec.histogram_loss_scale) set(kLossScaleFactorName, graph::InitialValue::Filled(1));
   }
   return values;
 }

@@ -125,6 +125,17 @@ struct AutomaticLossScale {
   uint32_t interval = 2000;
 };
 
+// The rule of PopART: after each `period` updates the loss scale is halved if too many elements of
+// the float16 gradients in the backward pass are larger than `bin_edge` times the largest float16,
+// and doubled if not, within 2^-24 and 2^24, or 2^15 for a float16 loss. Too many are more than
+// `upper_proportion` of all elements. Every update is made, and float32 gradients are not counted:
+// without any in float16 the scale stays. Gradients are counted where an operation makes them, not
+// where a view shows them again.
+struct HistogramLossScale {
+  float bin_edge = 0.125f, upper_proportion = 1e-7f;
+  uint32_t period = 1;
+};
+
 // The reduction makes one gradient of the gradients of micro-batches and replicas. The mean divides
 // their sum by accumulation × replicas. The running mean divides by replicas only: after each
 // micro-batch the accumulator holds the mean of the micro-batches so far, (k - 1) / k of what the
@@ -175,6 +186,9 @@ struct ProgramSpec {
   // that small gradients are not lost in float16. The variable kLossScaleName holds the loss scale.
   std::optional<float> loss_scale;
   std::optional<AutomaticLossScale> automatic_loss_scale;  // begins with loss_scale
+  // The loss scale is then the product of the variables kLossScaleName, which stays as the host
+  // writes it, and kLossScaleFactorName, which begins with 1. Not with `automatic_loss_scale`.
+  std::optional<HistogramLossScale> histogram_loss_scale;
   GradientReduction reduction = GradientReduction::kMean;
   // Gradients are added up over micro-batches in FLOAT16, each sum rounded as CompileOptions::
   // rounding says, and not in sums that are as good as exact; they take half the memory. Without
@@ -353,6 +367,9 @@ struct Compiled {
 std::string HyperParametersName(uint32_t ipu, size_t group = 0);
 std::string OptimizerStepName(uint32_t ipu);
 inline constexpr char kLossScaleName[] = "optimizer/lossScale";
+// The variable with the powers of 2 by which the histogram has changed the loss scale, with
+// PopTorch's name.
+inline constexpr char kLossScaleFactorName[] = "lossScaleUpdateFactor";
 // The variable with the number of good updates since the automatic loss scale last changed.
 inline constexpr char kGrowthTrackerName[] = "optimizer/growthTracker";
 // The hyper-parameters of an optimiser in the order of their variable.

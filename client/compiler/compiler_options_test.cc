@@ -49,6 +49,11 @@ AutomaticLossScale& Scaled(CompileOptions& options) {
   return options.programs[0].automatic_loss_scale.emplace();
 }
 
+HistogramLossScale& Counted(CompileOptions& options) {
+  options.programs[0].loss_scale = 1;
+  return options.programs[0].histogram_loss_scale.emplace();
+}
+
 TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
   const Model model = Regression();
   const BadOptions kBad[] = {
@@ -72,6 +77,8 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
        [](auto& o) { o.programs[1].loss_scale = 2; }},
       {"program 'evaluate' has automatic_loss_scale and no loss",
        [](auto& o) { o.programs[1].automatic_loss_scale.emplace(); }},
+      {"program 'evaluate' has histogram_loss_scale and no loss",
+       [](auto& o) { o.programs[1].histogram_loss_scale.emplace(); }},
       {"program 'evaluate' has reduction and no loss",
        [](auto& o) { o.programs[1].reduction = GradientReduction::kSum; }},
       {"program 'train': the loss is float32[4], must have one element: take its mean or its sum",
@@ -127,6 +134,18 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
        [](auto& o) { Scaled(o).backoff = 1; }},
       {"the loss scale's interval is 0, must be 1 or more",
        [](auto& o) { Scaled(o).interval = 0; }},
+      {"an automatic loss scale needs a loss scale to start with",
+       [](auto& o) { o.programs[0].histogram_loss_scale.emplace(); }},
+      {"program 'train' has automatic_loss_scale and histogram_loss_scale, may have one of them",
+       [](auto& o) {
+         Scaled(o);
+         Counted(o);
+       }},
+      {"the bin edge of the loss scale is 0, must be above 0 and at most 1",
+       [](auto& o) { Counted(o).bin_edge = 0; }},
+      {"the loss scale's upper proportion is 1, must be above 0 and below 1",
+       [](auto& o) { Counted(o).upper_proportion = 1; }},
+      {"the loss scale's period is 0, must be 1 or more", [](auto& o) { Counted(o).period = 0; }},
       {"program 'train': the norm to which gradients are clipped is 0, must be above 0 and finite",
        [](auto& o) { o.programs[0].clip_norm = 0; }},
       {"program 'train': the value to which gradients are clipped is -1, must be above 0",

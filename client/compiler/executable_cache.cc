@@ -177,10 +177,16 @@ class Encoder {
     Add(backoff);
     Add(interval);
   }
+  void Add(const HistogramLossScale& scale) {
+    const auto& [bin_edge, upper_proportion, period] = scale;
+    Add(bin_edge);
+    Add(upper_proportion);
+    Add(period);
+  }
   void Add(const ProgramSpec& spec) {
     const auto& [name, device_iterations, accumulation, loss, optimizer, groups, clip_norm,
-                 clip_value, loss_scale, automatic, reduction, float16_accumulators, output_mode,
-                 output_period, output_modes, gradient_outputs] = spec;
+                 clip_value, loss_scale, automatic, histogram, reduction, float16_accumulators,
+                 output_mode, output_period, output_modes, gradient_outputs] = spec;
     Add(name);
     Add(device_iterations);
     Add(accumulation);
@@ -191,6 +197,7 @@ class Encoder {
     Add(clip_value);
     Add(loss_scale.has_value());  // its value is a variable's
     Add(automatic);
+    Add(histogram);
     Add(static_cast<uint64_t>(reduction));
     Add(float16_accumulators);
     Add(static_cast<uint64_t>(output_mode));

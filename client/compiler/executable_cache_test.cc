@@ -244,6 +244,8 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   with([](CompileOptions&, ProgramSpec& p) { p.loss_scale = 8; });
   with([](CompileOptions&, ProgramSpec& p) { p.automatic_loss_scale.emplace(); });
   with([](CompileOptions&, ProgramSpec& p) { p.automatic_loss_scale.emplace().interval = 1; });
+  with([](CompileOptions&, ProgramSpec& p) { p.histogram_loss_scale.emplace(); });
+  with([](CompileOptions&, ProgramSpec& p) { p.histogram_loss_scale.emplace().period = 2; });
   with([](CompileOptions&, ProgramSpec& p) { p.reduction = GradientReduction::kSum; });
   with([](CompileOptions&, ProgramSpec& p) { p.output_mode = OutputMode::kFinal; });
   with([](CompileOptions&, ProgramSpec& p) { p.output_period = 2; });

@@ -147,7 +147,12 @@ uint32_t Update::DivisorOf(uint32_t ipu) {
 }
 
 uint32_t Update::LossScale(uint32_t ipu) {
-  return loss_scale_.valid() ? placement_.Fetch(loss_scale_.id, ipu) : Constant(ipu, 1);
+  if (!spec_.histogram_loss_scale)
+    return loss_scale_.valid() ? placement_.Fetch(loss_scale_.id, ipu) : Constant(ipu, 1);
+  const uint32_t home = graph_.values()[loss_scale_.id].ipu;
+  const auto [scale, is_new] = scales_.try_emplace(ipu);
+  if (is_new) scale->second = MoveScalar(home, scales_.at(home), ipu);
+  return scale->second;
 }
 
 }  // namespace vpod::compiler

@@ -11,6 +11,7 @@ std::set<uint32_t> ResultsOf(const GraphProgram& program) {
   for (const std::vector<Tensor>& of_variable : program.gradients.of_variables) {
     for (Tensor gradient : of_variable) add(gradient);
   }
+  for (Tensor gradient : program.gradients.counted) add(gradient);
   for (const auto& [ipu, state] : program.rounding) add(state.number);
   for (const graph::GraphOutput& output : graph.outputs()) add(output.value);
   for (const graph::Assignment& assignment : graph.assignments()) add(assignment.value);

@@ -16,6 +16,9 @@ struct LossGradients {
   // if the loss does not depend on it, several only if they are accumulated.
   std::vector<std::vector<graph::Tensor>> of_variables;
   graph::Tensor loss_scale;  // a buffer, if there is one
+  // With a histogram: the buffer of kLossScaleFactorName, and the gradients whose elements count.
+  graph::Tensor loss_scale_factor;
+  std::vector<graph::Tensor> counted;
 };
 
 // The values from which the stochastic roundings on an IPU follow.

@@ -98,6 +98,12 @@ class GraphReader {
       ReadOutputMode();
     } else if (reader_.Take("automatic_loss_scale")) {
       ReadFields(spec.automatic_loss_scale.emplace());
+    } else if (reader_.Take("histogram_loss_scale")) {
+      ReadFields(spec.histogram_loss_scale.emplace());
+    } else if (reader_.Take("loss_scale_factor")) {
+      program_.gradients.loss_scale_factor = Known(buffers_, "buffer");
+    } else if (reader_.Take("counted")) {
+      program_.gradients.counted.push_back(Known());
     } else if (reader_.Take("remote_buffer on IPU")) {
       reader_.Braced(parts_.remote_buffers[Ipu()].emplace_back());
     } else if (reader_.Take("output")) {

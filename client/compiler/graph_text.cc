@@ -102,6 +102,8 @@ class GraphPrinter {
             spec.float16_accumulators ? " in float16" : "");
     if (spec.automatic_loss_scale)
       AddLine("automatic_loss_scale", Fields(*spec.automatic_loss_scale));
+    if (spec.histogram_loss_scale)
+      AddLine("histogram_loss_scale", Fields(*spec.histogram_loss_scale));
   }
 
   void Add(const graph::Node& node) {
@@ -120,6 +122,14 @@ class GraphPrinter {
     if (const Tensor scale = program_.gradients.loss_scale; scale.valid()) {
       Introduce({scale});
       AddLine("loss_scale ", Show(scale), " = ", Show(*program_.spec.loss_scale));
+    }
+    if (const Tensor factor = program_.gradients.loss_scale_factor; factor.valid()) {
+      Introduce({factor});
+      AddLine("loss_scale_factor ", Show(factor));
+    }
+    for (Tensor gradient : program_.gradients.counted) {
+      Introduce({gradient});
+      AddLine("counted ", Show(gradient));
     }
     AddLine("backward from %", program_.first_backward);
     for (size_t v = 0; v < graph_.variables().size(); ++v) {

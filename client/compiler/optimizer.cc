@@ -147,7 +147,8 @@ std::string HyperParametersName(uint32_t ipu, size_t group) {
 std::string OptimizerStepName(uint32_t ipu) { return absl::StrCat("optimizer/step/ipu", ipu); }
 
 bool IsOptimizerState(absl::string_view name) {
-  const auto prefixes = {kVelocity, kFirstMoment, kSecondMoment, kLargestMoment, "optimizer/"};
+  const auto prefixes = {kVelocity,      kFirstMoment,         kSecondMoment,
+                         kLargestMoment, kLossScaleFactorName, "optimizer/"};
   return std::any_of(prefixes.begin(), prefixes.end(),
                      [&](const char* prefix) { return absl::StartsWith(name, prefix); });
 }

@@ -81,6 +81,12 @@ void ForEachField(AnyConst<AutomaticLossScale> auto& scale, const auto& field) {
   field("interval", scale.interval);
 }
 
+void ForEachField(AnyConst<HistogramLossScale> auto& scale, const auto& field) {
+  field("bin_edge", scale.bin_edge);
+  field("upper_proportion", scale.upper_proportion);
+  field("period", scale.period);
+}
+
 void ForEachField(AnyConst<RoundingState> auto& state, const auto& field) {
   field("seed", state.seed);
   field("number", state.number);

@@ -116,6 +116,20 @@ inline TestProgram FixedLossScale() {
   return test;
 }
 
+inline TestProgram CountedLossScale() {
+  TestProgram test{.name = "CountedLossScale"};
+  const Tensor loss = AddLayers(test.graph, FLOAT16, /*second=*/1);
+  test.options.ipus_per_replica = 2;
+  test.options.total_replicas = 2;
+  test.options.programs = {{.name = "train",
+                            .accumulation = 2,
+                            .loss = loss,
+                            .optimizer = SgdOptions{},
+                            .loss_scale = 8.0f,
+                            .histogram_loss_scale = HistogramLossScale{.period = 3}}};
+  return test;
+}
+
 inline TestProgram StochasticRounding(Rounding rounding, const char* name,
                                       Recomputation recomputation = Recomputation::kNone) {
   TestProgram test{.name = name};
@@ -355,6 +369,7 @@ inline std::vector<TestProgram> SmallPrograms() {
           Adam(4),
           TwoIpus(),
           FixedLossScale(),
+          CountedLossScale(),
           StochasticRounding(Rounding::kStochastic, "StochasticRounding"),
           StochasticRounding(Rounding::kStochasticEqualSeeds, "EqualSeeds"),
           Dropout(),

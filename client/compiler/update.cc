@@ -25,6 +25,7 @@ Update::Update(const GraphProgram& program, RandomRounding& rounding, Placement&
                      !spec_.automatic_loss_scale && !spec_.clip_value && !spec_.clip_norm),
       gradients_(program.gradients.of_variables),
       loss_scale_(program.gradients.loss_scale),
+      loss_scale_factor_(program.gradients.loss_scale_factor),
       gradient_scale_(spec_.reduction == GradientReduction::kMean
                           ? 1.0f / static_cast<float>(uint64_t{spec_.accumulation} * replicas_)
                       : spec_.reduction == GradientReduction::kRunningMean
@@ -34,10 +35,15 @@ Update::Update(const GraphProgram& program, RandomRounding& rounding, Placement&
       placement_(placement),
       gradient_places_(gradients_.size()),
       at_once_(spec_.accumulation == 1 && replicas_ == 1 && !spec_.automatic_loss_scale &&
-               !spec_.clip_norm && !spec_.clip_value && program.rounding.empty()) {
+               !spec_.histogram_loss_scale && !spec_.clip_norm && !spec_.clip_value &&
+               program.rounding.empty()) {
   for (size_t v = 0; v < gradients_.size(); ++v) {
     for (Tensor gradient : gradients_[v])
       uses_[graph_.RootOf(gradient.id)].push_back({v, gradient});
+  }
+  for (Tensor gradient : program.gradients.counted) {
+    counted_gradients_.insert(gradient.id);
+    counted_elements_ += static_cast<double>(graph_.TypeOf(gradient).elements());
   }
   if (at_once_) FindLastReaders();
 }
@@ -72,7 +78,12 @@ void Update::FindLastReaders() {
 }
 
 void Update::AfterNode(size_t number) {
-  for (uint32_t value : graph_.nodes()[number].instruction.outputs()) Accumulate(value);
+  const graph::Node& node = graph_.nodes()[number];
+  for (uint32_t value : node.instruction.outputs()) {
+    if (counted_gradients_.contains(value))
+      CountGradient(value, node.ipu, graph_.origins().at(node.origin).stage());
+    Accumulate(value);
+  }
   std::erase_if(waiting_, [&](size_t v) {
     if (last_readers_[v] > number) return false;
     UpdateAtOnce(v);
@@ -124,6 +135,7 @@ void Update::Emit() {
     placement_.SetOrigin("", Origin::UPDATE);
     EmitReduction(ipu, Section::kReduce, reduction);
   }
+  if (spec_.histogram_loss_scale) EmitHistogramLossScale();
   // The first looks at gradients as they are.
   if (spec_.automatic_loss_scale) EmitAutomaticLossScale(reductions);
   if (spec_.clip_value) EmitClipValue(reductions);

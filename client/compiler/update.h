@@ -101,6 +101,15 @@ class Update {
     return static_cast<uint32_t>(graph_.values().size()) + accumulator_roundings_++;
   }
 
+  // histogram_loss_scale.cc: counts a gradient that has been made, in a node of this stage; gives
+  // the optimisers their loss scale, and changes its factor.
+  void CountGradient(uint32_t value, uint32_t ipu, uint32_t stage);
+  void EmitHistogramLossScale();
+  uint32_t LargestOfBin(uint32_t ipu);
+  uint32_t CountOfAll(uint32_t home);
+  uint32_t Choose(uint32_t ipu, uint32_t condition, uint32_t a, uint32_t b,
+                  std::optional<uint32_t> output = std::nullopt);
+
   // gradient_scale.cc, with the reduced gradients of each IPU.
   void EmitAutomaticLossScale(const std::map<uint32_t, Reduction>& reductions);
   void EmitClipValue(const std::map<uint32_t, Reduction>& reductions);
@@ -119,7 +128,7 @@ class Update {
   // Whether a gradient is reduced right before its update, not with the others on the IPU.
   const bool reduces_alone_;
   const std::vector<std::vector<graph::Tensor>>& gradients_;  // by the variable's number
-  const graph::Tensor loss_scale_;
+  const graph::Tensor loss_scale_, loss_scale_factor_;
   const float gradient_scale_;  // what optimisers multiply gradients by
   RandomRounding& rounding_;
   uint32_t accumulator_roundings_ = 0;  // so far
@@ -135,6 +144,12 @@ class Update {
   std::map<uint32_t, uint32_t> part_numbers_;                         // by IPU
   std::map<uint32_t, program::v1::Instruction> gathers_;              // of weights, by IPU
   std::set<uint32_t> counted_;                                        // IPUs that count the step
+
+  // --- With a histogram ---
+  std::set<uint32_t> counted_gradients_;                      // values
+  double counted_elements_ = 0;                               // of a micro-batch of one replica
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> counts_;  // by IPU and stage
+  std::map<uint32_t, uint32_t> bin_edges_, scales_;           // by IPU
 
   // --- Updates between the nodes ---
   const bool at_once_;

@@ -132,6 +132,8 @@ absl::StatusOr<ProgramSpec> SpecFor(const TapeProgram& program, const BuiltGraph
   spec.groups.assign(std::next(groups.begin()), groups.end());
   spec.clip_norm = program.optimizer.max_grad_norm;
   spec.loss_scale = program.optimizer.loss_scale;
+  spec.histogram_loss_scale = options.automatic_loss_scale;
+  if (spec.histogram_loss_scale && !spec.loss_scale) spec.loss_scale = 1;
   spec.reduction = options.reduction;
   spec.float16_accumulators = program.optimizer.float16_accumulators;
   spec.gradient_outputs = built.gradient_outputs;

@@ -138,6 +138,8 @@ struct ModelOptions {
   compiler::GradientReduction reduction = compiler::GradientReduction::kMean;
   program::v1::DataType partials = program::v1::FLOAT32;
   bool stochastic_rounding = false;
+  // Training.setAutomaticLossScaling; begins with the optimiser's loss scale, or 1.
+  std::optional<compiler::HistogramLossScale> automatic_loss_scale;
   bool check_finite = false;                     // enableFloatingPointExceptions
   std::map<uint32_t, float> memory_proportions;  // share of a tile for products, by IPU
   bool off_chip_activations = false, off_chip_weights = false;

@@ -83,6 +83,13 @@ def cpp_error(text: str) -> Error:
 
 
 # --- Options.
+GRADIENT_TRACKING = (
+    "automaticLossScalingSettings.gradientTensorTrackingMethod must be 0: all gradients except"
+    " those of views are tracked"
+)
+LOSS_SCALE_PERIOD = (
+    "automaticLossScalingSettings.updatePeriod is %d, must be from 1 to 4294967295"
+)
 FROZEN = "Can't modify frozen Options"
 INVALID_ATTRIBUTE = "Invalid attribute %s."
 INVALID_OPTION = "Invalid option %s, valid options are %s"

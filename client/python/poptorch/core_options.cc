@@ -84,6 +84,13 @@ const std::map<std::string, Setter>& Setters() {
       {"loss_reduction", SetsChoice("loss_reduction", &Options::reduction, kReductions)},
       {"partials", SetsChoice("partials", &Options::partials, kPartials)},
       {"stochastic_rounding", Sets(&Options::stochastic_rounding)},
+      {"automatic_loss_scale",
+       [](Options& options, const py::handle& value) {
+         options.automatic_loss_scale = {
+             .bin_edge = value["bin_edge"].cast<float>(),
+             .upper_proportion = value["upper_proportion"].cast<float>(),
+             .period = value["period"].cast<uint32_t>()};
+       }},
       {"check_finite", Sets(&Options::check_finite)},
       {"memory_proportions", Sets(&Options::memory_proportions)},
       {"off_chip_activations", Sets(&Options::off_chip_activations)},

@@ -91,6 +91,24 @@ def _add_locations(core: Dict[str, Any], options) -> None:
         core["tensor_shards"] = options.replication_factor
 
 
+def _add_loss_scaling(core: Dict[str, Any], popart: Dict[str, Any]) -> None:
+    def setting(name: str, default):
+        return popart.get(f"automaticLossScalingSettings.{name}", default)
+
+    if not core["training"] or not setting("enabled", False):
+        return
+    if setting("gradientTensorTrackingMethod", 0) != 0:
+        raise _errors.cpp_error(_errors.GRADIENT_TRACKING)
+    period = setting("updatePeriod", 1)
+    if not 1 <= period < 2**32:
+        raise _errors.cpp_error(_errors.LOSS_SCALE_PERIOD % period)
+    core["automatic_loss_scale"] = {
+        "bin_edge": setting("binEdgeLocation", 0.125),
+        "upper_proportion": setting("thresholdUpperCountProportion", 1e-7),
+        "period": period,
+    }
+
+
 def _add_popart(core: Dict[str, Any], popart: Dict[str, Any]) -> None:
     if "autoRecomputation" in popart:
         core["recomputation"] = _RECOMPUTATIONS[popart["autoRecomputation"]]
@@ -98,6 +116,7 @@ def _add_popart(core: Dict[str, Any], popart: Dict[str, Any]) -> None:
         core["partials"] = popart["partialsTypeMatMuls"]
     core["synthetic_data"] = bool(popart.get("syntheticDataMode", 0))
     core["stochastic_rounding"] = bool(popart.get("enableStochasticRounding", False))
+    _add_loss_scaling(core, popart)
     core["check_finite"] = bool(popart.get("enableFloatingPointChecks", False))
     engine = popart.get("engineOptions", {})
     core["engine_options"] = {name: str(value) for name, value in engine.items()}

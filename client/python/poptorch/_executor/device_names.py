@@ -12,10 +12,12 @@ from .._capture.tape import Tape
 
 # Velocities and moments, behind which the parameter's name stands.
 _OF_PARAMETERS = ("Accl___", "Accl1___", "Accl2___", "Accl3___")
+# What automatic loss scaling has made of the loss scale.
+_LOSS_SCALE = "lossScaleUpdateFactor"
 #: How the names of the optimiser's state begin: also those of the numbers of updates.
-STATE = (*_OF_PARAMETERS, "optimizer/step")
+STATE = (*_OF_PARAMETERS, "optimizer/step", _LOSS_SCALE)
 _MODEL = "model/"
-_RESERVED = (*_OF_PARAMETERS, "AcclMax___", "optimizer/", "random/", _MODEL)
+_RESERVED = (*_OF_PARAMETERS, "AcclMax___", "optimizer/", "random/", _LOSS_SCALE, _MODEL)
 
 
 def on_device(name: str) -> str:

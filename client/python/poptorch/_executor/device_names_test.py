@@ -13,6 +13,7 @@ _NAMES = (
     "Accl1___fc.weight",
     "AcclMax___fc.weight",
     "random/seed/ipu0",
+    "lossScaleUpdateFactor/fc.weight",
     "model/fc.weight",
     "model/Accl___fc.weight",
     "model.weight",
@@ -23,7 +24,7 @@ class DeviceNamesTest(unittest.TestCase):
     def test_names_are_not_those_of_the_device(self):
         for name in _NAMES:
             on_device = device_names.on_device(name)
-            for own in ("Accl", "optimizer/", "random/"):
+            for own in ("Accl", "optimizer/", "random/", "lossScale"):
                 self.assertFalse(on_device.startswith(own), on_device)
 
     def test_names_differ(self):

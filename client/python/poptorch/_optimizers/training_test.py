@@ -436,6 +436,65 @@ class OptimizerTest(unittest.TestCase):
             training.destroy()
 
 
+class AutomaticLossScalingTest(unittest.TestCase):
+    """The gradient of the weight is the loss scale, and large above 8188."""
+
+    def setUp(self):
+        self.opts = poptorch.Options().showCompilationProgressBar(False)
+        self.opts.Training.setAutomaticLossScaling(True)
+
+    def training(self, dtype=torch.half):
+        model = nn.Linear(1, 1, bias=False).to(dtype)
+        nn.init.constant_(model.weight, 1.0)
+        optimizer = poptorch.optim.SGD(model.parameters(), lr=0.125, loss_scaling=1024.0)
+        training = poptorch.trainingModel(_Sum(model), self.opts, optimizer)
+        self.addCleanup(training.destroy)
+        return model, optimizer, training
+
+    def factors(self, optimizer, training, calls, dtype=torch.half):
+        found = []
+        for _ in range(calls):
+            training(torch.ones(1, 1, dtype=dtype))
+            found.append(optimizer.state_dict()["ipu_state"]["lossScaleUpdateFactor"].item())
+        return found
+
+    def test_factor_follows_the_gradients(self):
+        model, optimizer, training = self.training()
+        self.assertEqual(self.factors(optimizer, training, 5), [2, 4, 8, 4, 8])
+        self.assertEqual(model.weight.item(), 1 - 5 * 0.125)
+
+    def test_factor_is_loaded(self):
+        _, optimizer, training = self.training()
+        self.factors(optimizer, training, 1)
+        state = optimizer.state_dict()
+        state["ipu_state"]["lossScaleUpdateFactor"] = torch.tensor(0.25)
+        optimizer.load_state_dict(state)
+        self.assertEqual(self.factors(optimizer, training, 1), [0.5])
+
+    def test_options_of_the_compiler(self):
+        self.opts._Popart.set("automaticLossScalingSettings.updatePeriod", 2)
+        self.opts._Popart.set("automaticLossScalingSettings.binEdgeLocation", 0.01)
+        _, optimizer, training = self.training()
+        self.assertEqual(self.factors(optimizer, training, 4), [1, 0.5, 0.5, 1])
+
+    def test_float_gradients_have_no_influence(self):
+        _, optimizer, training = self.training(torch.float32)
+        self.assertEqual(self.factors(optimizer, training, 2, torch.float32), [1, 1])
+
+    def test_wrong_options(self):
+        for name, value, message in (
+            ("gradientTensorTrackingMethod", 1, "gradientTensorTrackingMethod must be 0"),
+            ("updatePeriod", 0, "updatePeriod is 0, must be from 1"),
+            ("binEdgeLocation", 2.0, "bin edge of the loss scale is 2, must be above 0"),
+        ):
+            with self.subTest(name):
+                self.setUp()
+                self.opts._Popart.set(f"automaticLossScalingSettings.{name}", value)
+                training = self.training()[2]
+                with self.assertRaisesRegex(poptorch.Error, message):
+                    training(torch.ones(1, 1, dtype=torch.half))
+
+
 class _Sum(nn.Module):
     """The sum of what a module gives, as the loss."""
 
