@@ -26,6 +26,10 @@ _GEOMETRY = {
     "as_strided_.default": "as_strided.default",
 }
 _STRIDED = "as_strided.default"
+# Of float16 and float32 operands these compute in float32; PyTorch's kernels refuse them.
+_PRODUCTS = frozenset(
+    f"{name}.default" for name in "addbmm addmm addmv baddbmm bmm dot mm mv".split()
+)
 
 
 class Dispatch(TorchDispatchMode):
@@ -88,7 +92,10 @@ class Dispatch(TorchDispatchMode):
             return self._strided(func, args, kwargs, bound)
         arguments = encode_all(signature, bound, recorder.use)
         keeps = {i: not recorder.stops(args[i]) for i, _ in signature.writes if i < len(args)}
-        result = self._run(func, signature, args, kwargs, bound)
+        if signature.name in _PRODUCTS and _has_both_floats(bound):
+            result = signature.call(self._widened(bound, arguments))
+        else:
+            result = self._run(func, signature, args, kwargs, bound)
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         if recorder.instead is not None:
             name, arguments = recorder.instead
@@ -238,10 +245,20 @@ class Dispatch(TorchDispatchMode):
         if not isinstance(target, torch.Tensor) or not recorder.knows(target):
             raise errors.not_on_device(target)
 
-    def _cast(self, value: int, like: torch.Tensor) -> int:
+    def _widened(self, bound: list, arguments: list) -> list:
+        """Operands of a product as float32, the values of which replace those of `arguments`."""
+        widened = [_on_meta(argument) for argument in bound]
+        for i, tensor in enumerate(widened):
+            if isinstance(tensor, torch.Tensor) and tensor.dtype is torch.float16:
+                widened[i] = torch.empty_like(tensor, dtype=torch.float32)
+                value, stop = arguments[i]
+                arguments[i] = (self._cast(value, widened[i], stop), stop)
+        return widened
+
+    def _cast(self, value: int, like: torch.Tensor, stop: bool = False) -> int:
         recorder = self._recorder
         cast = recorder.new_value(like)
-        arguments = [(value, False), dtype_number(like.dtype), None, None, None, False, None]
+        arguments = [(value, stop), dtype_number(like.dtype), None, None, None, False, None]
         recorder.emit("_to_copy.default", arguments, [cast])
         return cast
 
@@ -277,6 +294,11 @@ def _on_meta(argument):
     if isinstance(argument, (list, tuple)):
         return type(argument)(_on_meta(a) for a in argument)
     return argument
+
+
+def _has_both_floats(arguments: list) -> bool:
+    types = {tensor.dtype for tensor in tensors_of(arguments)}
+    return {torch.float16, torch.float32} <= types
 
 
 def _has_mask(indices) -> bool:

@@ -42,6 +42,13 @@ _REPLACED: Dict[Any, Callable] = {
     torch.Tensor.repeat_interleave: replacements.repeat_interleave,
     torch._nested_tensor_from_mask_left_aligned: lambda *_: False,
     **{
+        getattr(torch, f"conv{form}{rank}d"): replacements.widened(
+            getattr(torch, f"conv{form}{rank}d")
+        )
+        for form in ("", "_transpose")
+        for rank in (1, 2, 3)
+    },
+    **{
         getattr(owner, name): replacements.without_effect_in_inference(getattr(owner, name))
         for owner in (torch, functional)
         for name in (

@@ -165,6 +165,27 @@ def checkpoint(recorder, run, args: tuple, kwargs: dict):
     return result
 
 
+def widened(convolution):
+    """A convolution that computes in float32 if operands are float16 and float32.
+
+    PyTorch compares the types of operands before the dispatcher sees them.
+    """
+
+    def replacement(*operands, **named):
+        given = [*operands, *named.values()]
+        types = {each.dtype for each in given if isinstance(each, torch.Tensor)}
+        if types != {torch.float16, torch.float32}:
+            return convolution(*operands, **named)
+        wide = [_float32(each) for each in operands]
+        return convolution(*wide, **{name: _float32(each) for name, each in named.items()})
+
+    return replacement
+
+
+def _float32(operand):
+    return operand.float() if isinstance(operand, torch.Tensor) else operand
+
+
 def without_effect_in_inference(function):
     """The replacement of a dropout: inference leaves it out even if the module is in training mode.
 
