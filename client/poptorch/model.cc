@@ -5,7 +5,9 @@
 #include <deque>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "client/compiler/executable_cache.h"
 #include "client/compiler/executable_file.h"
 #include "client/poptorch/options.h"
@@ -30,8 +32,11 @@ absl::StatusOr<std::unique_ptr<session::Device>> Open(const DeviceOptions& devic
   if (attached.ok()) return attached;
   const std::string what = device.device_id ? absl::StrCat("device Id ", *device.device_id)
                                             : absl::StrCat(replicas * ipus, " IPU(s)");
+  // The attachment says in its words what it could not acquire.
+  absl::string_view why = attached.status().message();
+  if (absl::StartsWith(why, "Failed to acquire ")) why.remove_prefix(why.find(": ") + 2);
   return absl::Status(attached.status().code(),
-                      absl::StrCat("Failed to acquire ", what, ": ", attached.status().message()));
+                      absl::StrCat("Failed to acquire ", what, ": ", why));
 }
 
 absl::Status WrongSize(const std::string& what, size_t size, size_t wanted) {

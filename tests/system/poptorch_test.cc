@@ -33,6 +33,51 @@ TEST(PopTorchTest, ModelsRunAsInPyTorch) {
   EXPECT_EQ(pod.AttachedIpus(), 0);
 }
 
+// A model that trains, and one for validation, on a partition with one IPU.
+constexpr char kTwoModels[] = R"(
+import os
+import poptorch
+import torch
+
+model = torch.nn.Linear(2, 2)
+
+
+class Trained(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = model
+
+    def forward(self, x):
+        return poptorch.identity_loss(self.inner(x), reduction="sum")
+
+
+options = poptorch.Options().showCompilationProgressBar(False)
+x = torch.ones(1, 2)
+training = poptorch.trainingModel(Trained(), options)
+training(x)
+validation = poptorch.inferenceModel(model, options)
+try:
+    validation(x)
+except poptorch.Error as error:
+    print(str(error).replace(str(os.getpid()), "OWN"))
+training.detachFromDevice()
+print("shape", tuple(validation(x).shape))
+)";
+
+TEST(PopTorchTest, ModelThatHasTheOnlyIpuIsOfThisProcess) {
+  if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-pytorch.txt)";
+  TestPod pod(4, {}, Environment());
+  pod.CreatePartition("p1", 1);
+  const Outcome outcome = pod.Run({"/usr/bin/python3", "-c", kTwoModels});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  for (const char* part :
+       {"Failed to acquire 1 IPU(s): device 0 is in use by process OWN (",
+        "That is this process: call detachFromDevice() or destroy() of its model that has the IPUs",
+        "shape (1, 2)"}) {
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << "\n" << outcome.out;
+  }
+}
+
 constexpr char kAgreement[] = "client/python/poptorch/_testing/agreement.py";
 
 // The lines that begin with "weights", each once.

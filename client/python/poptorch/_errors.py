@@ -217,7 +217,14 @@ CPU_DEVICE_ID = (
     " on which"
 )
 CPU_INPUT_GROUPS = "A model with poptorch.CPU must have an inputReplicaGrouping of size 1"
-CPU_SAVED = "A model with poptorch.CPU cannot be saved: its functions of the host are not in files"
+CPU_LOADED_ALONE = (
+    "its model calls functions of the host (poptorch.CPU), which poptorch.load brings with the"
+    " model, and loadExecutable does not"
+)
+CPU_SAVED_ALONE = (
+    "A model with poptorch.CPU is saved with export_model=True only: its functions of the host are"
+    " saved with the model"
+)
 CPU_TRANSFERS = "A model with poptorch.CPU has several programs: it has no performance counters"
 CPU_WRITES = (
     "'%s' is written by a model with poptorch.CPU, and used in another part of it between two calls"
@@ -323,6 +330,18 @@ SLICE_FACTOR = "The size of the slice (%d) must be a factor of the slicing dimen
 SLICE_STEP = "The step of a slice is %d, must be 1 or more"
 SLICE_TOO_LONG = "The size of the slice (%d) must be at most that of the slicing dimension (%d)."
 
+# --- IPUs.
+HELD_BY_THIS_PROCESS = (
+    "%s. That is this process: call detachFromDevice() or destroy() of its model that has the IPUs"
+)
+STREAMS_TOO_LARGE = (
+    "The inputs and results of a call take more than the %d bytes that a replica has for them: %s"
+    " has %d bytes in each of %d micro-batches. %s"
+)
+FEWER_ITERATIONS = "Set Options.deviceIterations, which is %d, to %d or less."
+SMALLER_BATCHES = "Choose a smaller batch_size of the DataLoader."
+FEWER_RESULTS = " OutputMode.Final, Sum and EveryN return fewer results."
+
 # --- Arguments.
 ARGUMENT_MISSING = "Mandatory parameter %s missing"
 ARGUMENT_TWICE = "Parameter %s was passed more than once"
@@ -368,6 +387,10 @@ NO_MODEL_IN_FILE = (
     "%s is a valid PopTorch file but was created with 'export_model=False' which means you need to"
     " re-create the PopTorch model using poptorch.inferenceModel or poptorch.trainingModel then"
     ' call poptorch_model.loadExecutable("%s").'
+)
+POPEF_FILE = (
+    "it is a PopEF file, with instructions of real IPUs that virtual ones do not have: compile the"
+    " model here, and save it with PoplarExecutor.save"
 )
 NOT_SAVED = "The model cannot be saved to %s: %s"
 OFFLINE_IPU_MODEL = (

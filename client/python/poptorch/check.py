@@ -132,6 +132,8 @@ class _Model:
             returned.append(_returned_micro_batches(own))
         self._output_types = [_device_type(tape.values[value]) for value in outputs]
         self.output_copies = [options["replicas"] * count for count in returned]
+        groups = options["replicas"] // options["input_group_size"]
+        self.input_copies = groups * _micro_batches(options)
 
     def compile(self, progress=None) -> None:
         """Does nothing."""
@@ -189,12 +191,16 @@ def _device_type(value: tuple) -> tuple:
     return dtype_number(_NARROWED.get(dtype, dtype)), value[1]
 
 
+def _micro_batches(options: Dict[str, Any]) -> int:
+    """How many micro-batches of each replica a call runs."""
+    return options["device_iterations"] * options["gradient_accumulation"]
+
+
 def _returned_micro_batches(options: Dict[str, Any]) -> int:
     """How many micro-batches of each replica a call returns."""
     if options["output_mode"] in ("final", "sum"):
         return 1
-    micro_batches = options["device_iterations"] * options["gradient_accumulation"]
-    return micro_batches // max(options.get("output_period", 1), 1)
+    return _micro_batches(options) // max(options.get("output_period", 1), 1)
 
 
 def _name_of(model) -> str:

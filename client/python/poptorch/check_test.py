@@ -127,6 +127,41 @@ class CheckTest(unittest.TestCase):
             ],
         )
 
+    def test_functions_of_the_host(self):
+        self.write(
+            """
+            import torch
+            import poptorch
+
+            calls = []
+
+            class Net(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.fc = torch.nn.Linear(4, 2)
+                    self.host = poptorch.CPU(self.on_host, "host")
+
+                def on_host(self, x):
+                    calls.append(x.shape)
+                    return x.flip(0)
+
+                def forward(self, x):
+                    return torch.relu(self.host(self.fc(x)).tan())
+
+            options = poptorch.Options().deviceIterations(3).replicationFactor(2)
+            model = poptorch.inferenceModel(Net(), options)
+            out = model(torch.ones(12, 4))
+            assert out.shape == (12, 2) and not out.any()
+            assert len(calls) == 7 and set(calls) == {(2, 2)}
+            """
+        )
+        code, out, errors = self.main(self.script)
+        self.assertEqual((code, errors), (0, ""), out)
+        self.assertRegex(out, r"\ANet: all \d+ operators can be compiled\n\Z")
+        code, out, _ = self.main(self.script, without=["tan.default"])
+        self.assertEqual(code, 1)
+        self.assertIn(f"{self.script}:18: aten::tan (by tan) in Net\n", out)
+
     def test_what_else_a_model_cannot_do_is_said_with_its_line(self):
         self.write(
             """

@@ -1,6 +1,9 @@
 """The extension poptorch_core, which is loaded by the first model, and its errors."""
 
 import importlib
+import os
+import re
+import socket
 from typing import Any
 
 from .. import _environment, _errors
@@ -51,7 +54,15 @@ def load(model, *device) -> None:
         code, message = error.args
         if code == "CANCELLED":
             raise SystemExit(0) from None
+        if _is_held_by_this_process(message):
+            message = _errors.HELD_BY_THIS_PROCESS % message.rstrip(". ")
         raise _poptorch_error(code, message) from None
+
+
+def _is_held_by_this_process(message: str) -> bool:
+    """Whether an agent's refusal says that this process has the IPUs already."""
+    holder = re.search(r"in use by process (\d+) \(.*\) on ([^\s,]+), attached", message)
+    return holder is not None and holder.groups() == (str(os.getpid()), socket.gethostname())
 
 
 def _poptorch_error(code: str, message: str) -> Exception:

@@ -6,7 +6,7 @@
 """
 
 import copy
-from typing import Dict, Iterable, List
+from typing import Any, Dict, Iterable, List
 
 from .._capture.tape import Tape
 
@@ -55,7 +55,6 @@ def tape_on_device(tape: Tape) -> Tape:
     return renamed
 
 
-def state_variables(variables: Dict[str, tuple]) -> Dict[str, tuple]:
-    """Those of the optimiser's state among the variables of a poptorch_core.Model, as
-    `of_state` names them."""
+def state_variables(variables: Dict[str, Any]) -> Dict[str, Any]:
+    """Those of the optimiser's state among variables of the device, as `of_state` names them."""
     return {of_state(name): v for name, v in variables.items() if name.startswith(STATE)}

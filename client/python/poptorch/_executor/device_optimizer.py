@@ -7,6 +7,7 @@ import torch
 
 from .. import optim
 from .._capture import tape
+from .._logging import native
 from .._optimizers.attributes import OptimizerReader, check_changes
 from .._optimizers.export import core_dict, ipu_parameters, log_update
 from . import weights
@@ -65,7 +66,7 @@ class DeviceOptimizer:
         values = self._reader.read(self._optimizer, is_compiled=True)
         check_changes(self._compiled, values)
         call(self._model.set_hyper_parameters, self._exported(values, is_compiled=True))
-        if self._has_state():
+        if self.has_own_state:
             read = weakref.WeakMethod(self._read_state)
             self._optimizer.connect(lambda: (read() or bool)())
             self._optimizer.host_state_is_dirty = not self._optimizer.ipu_state_is_dirty
@@ -103,17 +104,24 @@ class DeviceOptimizer:
         """The optimiser of the program."""
         return self._optimizer
 
-    def _has_state(self) -> bool:
+    @property
+    def has_own_state(self) -> bool:
+        """Whether the optimiser has the device's state, as those of poptorch.optim have it."""
         return isinstance(self._optimizer, optim.Optimizer)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the device has newer state than the optimiser that keeps it."""
+        return self.has_own_state and self._optimizer.host_state_is_dirty
 
     def has_run(self) -> None:
         """The device has trained."""
-        if self._has_state():
+        if self.has_own_state:
             self._optimizer.host_state_is_dirty = True
 
     def leave(self) -> None:
         """Reads the state of a device before it is left."""
-        if self._has_state() and self._optimizer.host_state_is_dirty:
+        if self.is_behind:
             self._read_state()
 
     def upload(self) -> None:
@@ -122,13 +130,14 @@ class DeviceOptimizer:
         Raises:
             poptorch.Error: a tensor has another number of elements than the device's.
         """
-        if not self._has_state() or not self._optimizer.ipu_state_is_dirty:
+        if not self.has_own_state or not self._optimizer.ipu_state_is_dirty:
             return
         state = self._optimizer.get_state_dict()["ipu_state"] or {}
         known = self._known_state()
         chosen = {
             name: tensor.to(known[name].dtype) for name, tensor in state.items() if name in known
         }
+        native.debug("Writing optimiser state tensors from host to IPU memory.")
         call(self._model.write_state, _memory(chosen).entries)
         self._optimizer.ipu_state_is_dirty = False
 
@@ -143,6 +152,7 @@ class DeviceOptimizer:
         if not self._model.is_loaded:
             return
         state = self._known_state()
+        native.debug("Writing optimiser state tensors from IPU to host.")
         call(self._model.read_state, _memory(state).entries)
         self._optimizer.take_device_state(state, self.scalars())
 

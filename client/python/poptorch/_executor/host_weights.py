@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import nn
 
+from .._logging import logger, native
 from . import weights as _weights
 from .core import call as core_call
 from .device_names import on_device
@@ -38,12 +39,16 @@ class HostWeights:
             if state.newest_on() is not self:
                 state.to_host()  # another model on these weights has trained
         if self._on_device != self._versions():
+            logger.debug("Implicit copyWeightsToDevice()")
             self._write_weights()
 
     def _write_weights(self) -> None:
         for state in self._states():
             state.to_host()
-        memory = _weights.HostMemory([(on_device(name), each) for name, each in self._tensors()])
+        tensors = [(on_device(name), tensor) for name, tensor in self._tensors()]
+        if tensors:
+            native.debug("Writing weights from host to IPU memory.")
+        memory = _weights.HostMemory(tensors)
         core_call(self._core.write_state, memory.entries)
         self._on_device = self._versions()
 
@@ -54,6 +59,7 @@ class HostWeights:
             for name, tensor in self._tensors()
             if name in self._written or (self._training and isinstance(tensor, nn.Parameter))
         ]
+        native.debug("Writing weights from IPU to host.")
         memory = _weights.HostMemory(chosen)
         core_call(self._core.read_state, memory.entries)
         memory.written()
@@ -65,14 +71,17 @@ class HostWeights:
             poptorch.Error: no IPUs are attached.
         """
         self._check_attached()
-        if not self.copyWeightsToHostIfNeeded():
+        if not self._bring_weights(implicit=False):
             self.read_weights()
 
     def copyWeightsToHostIfNeeded(self) -> bool:
         """The same if the device has newer ones; whether it had."""
+        return self._bring_weights(implicit=True)
+
+    def _bring_weights(self, implicit: bool) -> bool:
         stale = [state for state in self._states() if state.newest_on() is self]
         for state in stale:
-            state.to_host()
+            state.to_host(implicit)
         return bool(stale)
 
     def copyWeightsToDevice(self) -> None:
@@ -90,6 +99,7 @@ class HostWeights:
         """Sets the model's parameters and buffers, on the device as well if it is attached."""
         result = self._user_model.load_state_dict(state_dict, strict)
         if self.isAttachedToDevice():
+            logger.debug("load_state_dict: implicit copyWeightsToDevice()")
             self.copyWeightsToDevice()
         return result
 

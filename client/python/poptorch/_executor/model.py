@@ -118,7 +118,5 @@ def load(filename: str, edit_opts_fn: Optional[Callable[[Options], None]] = None
         executor = trainingModel(content["model"], options, optimizer)
     else:
         executor = inferenceModel(content["model"], options)
-    executor.loadExecutable(filename)
-    if content["rng_state"] is not None:
-        executor.rng_state = content["rng_state"]
+    executor._go_on_from(filename, content)
     return executor

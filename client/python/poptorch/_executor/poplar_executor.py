@@ -17,23 +17,24 @@ from .._options.popart import validate
 from . import core_options as _core_options, hooks, weights as _weights
 from .anchors import AnchoredTensors, Anchors
 from .args import ArgParser, Arguments, Description
+from .attached_device import AttachedDevice
 from .call import Call, output
-from .core import call as core_call, core, load
+from .core import call as core_call, core
 from .counters import PerfCounters
-from .device_names import on_device, tape_on_device
+from .device_names import tape_on_device
 from .device_optimizer import DeviceOptimizer
-from .hardware import is_set, uses_ipu_model
+from .hardware import uses_ipu_model
 from .host_weights import HostWeights
 from .prints import Prints
 from .progress import CompilerProgress
-from .random_state import check_random_state, random_state, set_random_state
 from .saving import Captured, SavedModels
 from .segments import SegmentedModel
+from .stream_limit import explained
 from .tensor_names import TensorNames
 from .wrapped_module import EXECUTOR, wrapped_class
 
 
-class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
+class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors, SavedModels):
     """A model that runs on IPUs. trainingModel and inferenceModel make one.
 
     Attributes that it has not are those of the model.
@@ -163,10 +164,14 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
             )
         if not self._core.is_loaded:
             self._load()
+        self._upload_all()
+        return self._run(call)
+
+    def _upload_all(self) -> None:
+        """Gives the device the weights and the state of the optimiser that it has not."""
         self._upload()
         if self._training:
             self._device_optimizer.upload()
-        return self._run(call)
 
     def compile(self, *args, **kwargs) -> None:
         """Captures and compiles the model for arguments like these, and attaches to IPUs.
@@ -204,7 +209,10 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
         check_overlaps(tape, self._options)
         captured = Captured(tape, structure, description)
         model, anchors = self._build(captured, uses_ipu_model(self._options))
-        self._compile_core(model)
+        try:
+            self._compile_core(model)
+        except _errors.Error as error:
+            raise explained(error, model, tape, self._options) from None
         self._install(captured, model, anchors)
         hooks.after_compilation()
 
@@ -267,60 +275,6 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
                 " broadcasting using poptorch.Options.broadcastBuffers(False)."
             )
 
-    # --- The device.
-
-    def _load(self) -> None:
-        device_id = getattr(self._options, "ipu_id", None)
-        waits = is_set("POPTORCH_WAIT_FOR_IPU")
-        load(self._core, uses_ipu_model(self._options), device_id, waits)
-        self._on_device = None
-        if self._other_state:
-            memory = _weights.HostMemory(self._other_state.items())
-            core_call(self._core.write_state, memory.entries)
-            self._other_state = {}
-        if self._rng_state is not None:
-            set_random_state(self._core, self._rng_state)
-            self._rng_state = None
-        if self._training:
-            self._device_optimizer.take()
-
-    def isAttachedToDevice(self) -> bool:
-        """Whether IPUs are held for the model."""
-        return self._core is not None and self._core.is_loaded
-
-    def attachToDevice(self) -> None:
-        """Attaches a compiled model to IPUs and loads it.
-
-        Raises:
-            poptorch.Error: it is not compiled, or attached already.
-            AssertionError: it is for no device.
-        """
-        self._check_compiled()
-        assert self._options.connection_type != enums.ConnectionType.Never, (
-            "Trying to attach to an offline device (ConnectionType.Never)"
-        )
-        if self._core.is_loaded:
-            raise _errors.py_error("Device is already attached")
-        self._load()
-
-    def detachFromDevice(self) -> None:
-        """Reads the weights back and gives the IPUs to other programs.
-
-        Raises:
-            poptorch.Error: no IPUs are attached.
-        """
-        self._check_attached()
-        self._read_other_state()
-        self._rng_state = random_state(self._core)
-        self._leave_device()
-
-    def _leave_device(self) -> None:
-        """Reads weights and the optimiser's state, and gives the IPUs to others."""
-        self.copyWeightsToHostIfNeeded()
-        if self._training:
-            self._device_optimizer.leave()
-        self._core.detach()
-
     def destroy(self) -> None:
         """Reads the weights back, frees the IPUs and forgets the compiled model."""
         if self.isAttachedToDevice():
@@ -330,53 +284,6 @@ class PoplarExecutor(HostWeights, PerfCounters, AnchoredTensors, SavedModels):
         self._has_run = False
         if self._training and isinstance(self._model, nn.Module):
             self._unwrap()
-
-    def _check_compiled(self) -> None:
-        if not self.isCompiled():
-            raise _errors.py_error("Model has not been compiled or has been destroyed.")
-
-    def _check_attached(self) -> None:
-        self._check_compiled()
-        if not self._core.is_loaded:
-            raise _errors.py_error("Device is not attached")
-
-    def _read_other_state(self) -> None:
-        """Keeps what the device has beside weights: the optimiser's state, random numbers."""
-        weights = {on_device(name) for name, _ in self._tensors()}
-        self._other_state = {
-            name: torch.empty(size, dtype=torch.uint8)
-            for name, (_, _, size) in self._core.variables().items()
-            if name not in weights
-        }
-        memory = _weights.HostMemory(self._other_state.items())
-        core_call(self._core.read_state, memory.entries)
-
-    # --- Random numbers.
-
-    @property
-    def rng_state(self) -> List[int]:
-        """The seed of random numbers, and how many micro-batches have drawn any.
-
-        Without IPUs, it is the state with which the model goes on when it has some.
-
-        Raises:
-            poptorch.Error: the model is not compiled.
-        """
-        self._check_compiled()
-        if self._core.is_loaded:
-            return random_state(self._core)
-        if self._rng_state is not None:
-            return list(self._rng_state)
-        return [getattr(self._options, "random_seed", 0) % 2**64, 0]
-
-    @rng_state.setter
-    def rng_state(self, state: List[int]) -> None:
-        self._check_compiled()
-        check_random_state(state)
-        if self._core.is_loaded:
-            set_random_state(self._core, state)
-        else:
-            self._rng_state = list(state)
 
     # --- Running.
 

@@ -4,6 +4,7 @@ from typing import Any, List
 
 import torch
 
+from .._logging import native
 from . import weights
 from .core import call
 
@@ -38,6 +39,8 @@ def random_state(model: Any) -> List[int]:
     Args:
         model: a loaded poptorch_core.Model.
     """
+    native.debug("Reading random seed")
+    native.debug("Reading RNG state")
     return [_read(model, _SEED), _read(model, _COUNTER)]
 
 
@@ -54,5 +57,7 @@ def set_random_state(model: Any, state: List[int]) -> None:
         ValueError: it is none.
     """
     check_random_state(state)
+    native.debug("Setting random seed to: %d", state[0])
+    native.debug("Setting RNG state")
     _write(model, _SEED, state[0])
     _write(model, _COUNTER, state[1])

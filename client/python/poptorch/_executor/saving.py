@@ -12,6 +12,7 @@ The pickled parts run code of the classes that they name, as those of torch.load
 that you trust.
 """
 
+import copy
 import hashlib
 import os
 import pickle
@@ -34,6 +35,8 @@ _FOREIGN = {
     b"PK\x03\x04": "it is a file of torch.save",
     b"VIPUCACHE": "it is an executable of a cache",
 }
+# Ends the name of a file of Poplar's exchange format, or stands in its first bytes.
+_POPEF = b"popef"
 
 
 class Captured(NamedTuple):
@@ -90,6 +93,16 @@ def _invalid(filename: str, why: str) -> _errors.Error:
     return _errors.py_error(_errors.INVALID_FILE % (filename, why))
 
 
+def _foreign(filename: str, content: bytes) -> _errors.Error:
+    for beginning, what in _FOREIGN.items():
+        if content.startswith(beginning):
+            return _invalid(filename, f"{what}, and not of PoplarExecutor.save")
+    is_popef = os.fsencode(filename).lower().endswith(b"." + _POPEF)
+    if content and (is_popef or _POPEF in content[:64].lower()):
+        return _invalid(filename, _errors.POPEF_FILE)
+    return _invalid(filename, "it is not a file of PoplarExecutor.save")
+
+
 def _parts(filename: str) -> Tuple[bytes, bytes]:
     """The pickled parts of a file.
 
@@ -102,10 +115,7 @@ def _parts(filename: str) -> Tuple[bytes, bytes]:
     except OSError as error:
         raise _invalid(filename, f"it cannot be read: {error.strerror}") from None
     if not content.startswith(_MAGIC):
-        for beginning, what in _FOREIGN.items():
-            if content.startswith(beginning):
-                raise _invalid(filename, f"{what}, and not of PoplarExecutor.save")
-        raise _invalid(filename, "it is not a file of PoplarExecutor.save")
+        raise _foreign(filename, content)
     if len(content) < _HEADER.size:
         raise _invalid(filename, "it is truncated")
     _, digest, size = _HEADER.unpack_from(content)
@@ -130,7 +140,7 @@ def _compiled_part(filename: str, part: bytes) -> Dict[str, Any]:
 
 
 def read_program(filename: str) -> Dict[str, Any]:
-    """The program's part of a file: "training", "options", "model", "optimizer", "rng_state".
+    """The program's part of a file, as `PoplarExecutor.save` writes it.
 
     Raises:
         AssertionError: the file was saved without the model, or by another version.
@@ -159,6 +169,13 @@ def _destination(filename: str) -> str:
     inside = os.path.join(filename, "model.poptorch")
     logger.warning("save(): %s is a directory, saving model to %s", filename, inside)
     return inside
+
+
+def _with_functions(tape: Tape, functions: list) -> Tape:
+    """A tape with these functions of the host."""
+    changed = copy.copy(tape)
+    changed.host_functions = functions
+    return changed
 
 
 class SavedModels:
@@ -193,15 +210,20 @@ class SavedModels:
             save_rng_state: also saves the state of random numbers.
 
         Raises:
-            poptorch.Error: the model is not compiled, or cannot be pickled.
+            poptorch.Error: the model is not compiled, or cannot be pickled; or it is to be saved
+                alone, and has functions of the host.
             AssertionError: the file's directory is a file.
         """
         self._check_compiled()
+        captured = self._captured
+        functions = captured.tape.host_functions
+        if functions and not export_model:
+            raise _errors.py_error(_errors.CPU_SAVED_ALONE)
         filename = _destination(filename)
         compiled = {
             "version": _version(),
             "training": self._training,
-            "captured": tuple(self._captured),
+            "captured": tuple(captured._replace(tape=_with_functions(captured.tape, []))),
             "multiplier": Factors.of(self._options).product,
             "ipu_model": uses_ipu_model(self._options),
             "executable": core_call(self._core.executable),
@@ -211,6 +233,8 @@ class SavedModels:
             "options": self._options,
             "model": None,
             "optimizer": None,
+            "optimizer_state": {},
+            "host_functions": functions,  # here, because methods among them are the model's
             "rng_state": self._saved_rng_state() if save_rng_state else None,
         }
         if export_model:
@@ -219,6 +243,7 @@ class SavedModels:
             if self._training:
                 self._device_optimizer.leave()
                 program["optimizer"] = self._device_optimizer.optimizer
+                program["optimizer_state"] = self._optimizer_state()
         try:
             write_file(filename, compiled, program)
         except (AttributeError, TypeError, pickle.PicklingError) as error:
@@ -237,12 +262,33 @@ class SavedModels:
         Raises:
             poptorch.Error: it is another kind of file, is damaged, or is of another model.
         """
+        self._take_compiled(filename, [])
+
+    def _go_on_from(self, filename: str, program: Dict[str, Any]) -> None:
+        """Takes the compiled model of a file and the state in it, but not its model.
+
+        Args:
+            filename: the file.
+            program: what `read_program` returned.
+        """
+        # Files of earlier versions lack some entries.
+        self._take_compiled(filename, program.get("host_functions", []))
+        self._set_optimizer_state(program.get("optimizer_state", {}))
+        if program["rng_state"] is not None:
+            self.rng_state = program["rng_state"]
+        if self.isAttachedToDevice():
+            self._upload_all()
+
+    def _take_compiled(self, filename: str, functions: list) -> None:
         try:
             content = _compiled_part(filename, _parts(filename)[0])
         except AssertionError as error:
             raise _errors.py_error(str(error)) from None
         captured = Captured(*content["captured"])
         self._check_file(filename, content, captured)
+        if len(captured.tape.host_calls) != len(functions):
+            raise _invalid(filename, _errors.CPU_LOADED_ALONE)
+        captured = captured._replace(tape=_with_functions(captured.tape, functions))
         if self.isAttachedToDevice():
             self._leave_device()
         ipu_model = uses_ipu_model(self._options)
@@ -267,9 +313,9 @@ class SavedModels:
                 f" options of this model say {product}",
             )
         tensors = dict(self._tensors())
-        types = captured.tape.values
-        for name, value, *_ in [*captured.tape.parameters, *captured.tape.buffers]:
-            dims = tuple(types[value][1])
+        tape = captured.tape
+        for name, value, *_ in [*tape.parameters, *tape.buffers]:
+            dims = tuple(tape.values[value][1])
             if name not in tensors:
                 raise _invalid(filename, f"its model has a tensor {name}, and this model has none")
             if tuple(tensors[name].shape) != dims:

@@ -7,6 +7,7 @@ and runs them one after the other, in the place of a `poptorch_core.Model`.
 
 import copy
 import ctypes
+import pickle
 from typing import Any, Dict, List, NamedTuple, Sequence, Set, Tuple
 
 import torch
@@ -177,7 +178,13 @@ class SegmentedModel:
         return sum(model.cycles() for model in self._each())
 
     def executable(self) -> bytes:
-        raise _errors.cpp_error(_errors.CPU_SAVED)
+        return pickle.dumps([model.executable() for model in self._each()], protocol=4)
+
+    def take_executable(self, executable: bytes) -> bool:
+        parts, models = pickle.loads(executable), self._each()
+        if len(parts) != len(models):
+            return False
+        return all([model.take_executable(part) for model, part in zip(models, parts)])
 
     def transfers(self) -> tuple:
         raise _errors.cpp_error(_errors.CPU_TRANSFERS)

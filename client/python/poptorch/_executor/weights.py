@@ -11,6 +11,8 @@ from typing import Dict, Iterable, List, Optional, Tuple
 import torch
 from torch import nn
 
+from .._logging import logger
+
 _LINK = "_poptorch_weights"  # attribute of a wrapped tensor
 
 # What reads no element, or writes none.
@@ -55,10 +57,16 @@ class Weights:
         """The owner of values that are newer than the host's."""
         return None if self._owner is None else self._owner()
 
-    def to_host(self) -> None:
-        """Brings the values to the host if a device has newer ones."""
+    def to_host(self, implicit: bool = True) -> None:
+        """Brings the values to the host if a device has newer ones.
+
+        Args:
+            implicit: whether the program has not asked for it, so that the log says so.
+        """
         owner = self.newest_on()
         if owner is not None:
+            if implicit:
+                logger.debug("Implicit copyWeightsToHost()")
             # What reads the weights writes into these tensors, too.
             before, self._owner = self._owner, None
             try:
@@ -99,8 +107,11 @@ class _Wrapped:
         return repr(_plain(self))
 
     def __deepcopy__(self, memo):
-        copy = _plain(self).__deepcopy__(memo)
+        plain = _plain(self)
+        copy = plain.__deepcopy__(memo)
         memo[id(self)] = copy
+        # The memo has the identity of `plain` as well, which no other object may get meanwhile.
+        memo.setdefault(id(memo), []).append(plain)
         return copy
 
     def __reduce_ex__(self, protocol):

@@ -82,6 +82,9 @@ class Optimizer:
                 with PopTorch.
         """
         self._check_state(state)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.detach()  # brings the weights that the state here belongs to
         torch.optim.Optimizer.load_state_dict(self, state)
         self.set_state_dict(state)
 

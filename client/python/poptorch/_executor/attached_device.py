@@ -1,0 +1,164 @@
+"""What a model does with IPUs: it attaches to them, leaves them, and goes on where it was."""
+
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+
+from .. import _errors, enums
+from .._logging import native
+from . import weights as _weights
+from .core import call as core_call, load
+from .device_names import STATE, on_device, state_on_device, state_variables
+from .device_optimizer import DeviceOptimizer
+from .hardware import is_set, uses_ipu_model
+from .random_state import check_random_state, random_state, set_random_state
+
+_FROM_DEVICE = "Writing optimiser state tensors from IPU to host."
+_TO_DEVICE = "Writing optimiser state tensors from host to IPU memory."
+
+
+class AttachedDevice:
+    """The part of PoplarExecutor that holds IPUs, and keeps the state of those that it left."""
+
+    _core: Optional[Any]
+    _options: Any
+    _training: bool
+    _device_optimizer: Optional[DeviceOptimizer]
+    _on_device: Optional[Tuple]
+    _other_state: Dict[str, torch.Tensor]
+    _rng_state: Optional[List[int]]
+
+    def _load(self) -> None:
+        device_id = getattr(self._options, "ipu_id", None)
+        waits = is_set("POPTORCH_WAIT_FOR_IPU")
+        load(self._core, uses_ipu_model(self._options), device_id, waits)
+        self._on_device = None
+        if hasattr(self._options, "random_seed") and self._rng_state is None:
+            native.debug("Setting random seed to: %d", self._options.random_seed)
+        if self._other_state:
+            self._write_other_state()
+        if self._rng_state is not None:
+            set_random_state(self._core, self._rng_state)
+            self._rng_state = None
+        if self._training:
+            self._device_optimizer.take()
+
+    def isAttachedToDevice(self) -> bool:
+        """Whether IPUs are held for the model."""
+        return self._core is not None and self._core.is_loaded
+
+    def attachToDevice(self) -> None:
+        """Attaches a compiled model to IPUs and loads it.
+
+        Raises:
+            poptorch.Error: it is not compiled, or attached already.
+            AssertionError: it is for no device.
+        """
+        self._check_compiled()
+        assert self._options.connection_type != enums.ConnectionType.Never, (
+            "Trying to attach to an offline device (ConnectionType.Never)"
+        )
+        if self._core.is_loaded:
+            raise _errors.py_error("Device is already attached")
+        self._load()
+
+    def detachFromDevice(self) -> None:
+        """Reads the weights back and gives the IPUs to other programs.
+
+        Raises:
+            poptorch.Error: no IPUs are attached.
+        """
+        self._check_attached()
+        self._other_state = self._beside_weights()
+        self._rng_state = random_state(self._core)
+        self._leave_device()
+
+    def _leave_device(self) -> None:
+        """Reads weights and the optimiser's state, and gives the IPUs to others."""
+        self.copyWeightsToHostIfNeeded()
+        if self._training:
+            self._device_optimizer.leave()
+        self._core.detach()
+        native.debug("Detached from device")
+
+    def _check_compiled(self) -> None:
+        if not self.isCompiled():
+            raise _errors.py_error("Model has not been compiled or has been destroyed.")
+
+    def _check_attached(self) -> None:
+        self._check_compiled()
+        if not self._core.is_loaded:
+            raise _errors.py_error("Device is not attached")
+
+    # --- State beside the weights.
+
+    def _beside_weights(self) -> Dict[str, torch.Tensor]:
+        """What the device has beside weights: the optimiser's state, random numbers."""
+        weights = {on_device(name) for name, _ in self._tensors()}
+        found = {
+            name: torch.empty(size, dtype=torch.uint8)
+            for name, (_, _, size) in self._core.variables().items()
+            if name not in weights
+        }
+        # An optimiser with state of its own reads the newest one by itself, and says so.
+        if self._training and not self._device_optimizer.is_behind:
+            _log_optimizer(_FROM_DEVICE, found)
+        core_call(self._core.read_state, _weights.HostMemory(found.items()).entries)
+        return found
+
+    def _write_other_state(self) -> None:
+        _log_optimizer(_TO_DEVICE, self._other_state)
+        memory = _weights.HostMemory(self._other_state.items())
+        core_call(self._core.write_state, memory.entries)
+        self._other_state = {}
+
+    def _optimizer_state(self) -> Dict[str, torch.Tensor]:
+        """The state of an optimiser of torch.optim by name; others have theirs themselves."""
+        if not self._training or self._device_optimizer.has_own_state:
+            return {}
+        loaded = self._core.is_loaded
+        return state_variables(self._beside_weights() if loaded else self._other_state)
+
+    def _set_optimizer_state(self, state: Dict[str, torch.Tensor]) -> None:
+        """Lets the device go on with what `_optimizer_state` returned."""
+        known = self._core.variables()
+        self._other_state = {
+            state_on_device(name): tensor
+            for name, tensor in state.items()
+            if state_on_device(name) in known
+        }
+        if self._core.is_loaded and self._other_state:
+            self._write_other_state()
+
+    # --- Random numbers.
+
+    @property
+    def rng_state(self) -> List[int]:
+        """The seed of random numbers, and how many micro-batches have drawn any.
+
+        Without IPUs, it is the state with which the model goes on when it has some.
+
+        Raises:
+            poptorch.Error: the model is not compiled.
+        """
+        self._check_compiled()
+        if self._core.is_loaded:
+            return random_state(self._core)
+        if self._rng_state is not None:
+            return list(self._rng_state)
+        return [getattr(self._options, "random_seed", 0) % 2**64, 0]
+
+    @rng_state.setter
+    def rng_state(self, state: List[int]) -> None:
+        self._check_compiled()
+        check_random_state(state)
+        if self._core.is_loaded:
+            set_random_state(self._core, state)
+        else:
+            self._rng_state = list(state)
+
+
+def _log_optimizer(line: str, variables: Dict[str, torch.Tensor]) -> None:
+    """Logs a transfer, if state of the optimiser is among its variables."""
+    if any(name.startswith(STATE) for name in variables):
+        native.debug(line)
