@@ -6,6 +6,7 @@
 #include "client/poptorch/builder.h"
 #include "client/poptorch/check_tape.h"
 #include "client/poptorch/losses.h"
+#include "client/poptorch/options.h"
 #include "device/base/status.h"
 
 namespace vpod::poptorch {
@@ -92,6 +93,7 @@ absl::Status Builder::KeepOutsideSpans() {
 
 absl::StatusOr<BuiltGraph> Builder::Build() {
   VPOD_RETURN_IF_ERROR(CheckTape(tape_));
+  VPOD_RETURN_IF_ERROR(CheckReplicaGroups(tape_, options_));
   VPOD_RETURN_IF_ERROR(ListSources());
   marks_.ReadTape();
   for (const Record& record : tape_.records) VPOD_RETURN_IF_ERROR(AddRecord(record));
@@ -114,6 +116,9 @@ std::string InputName(size_t input) { return absl::StrCat("input", input); }
 std::string ResultName(size_t result) { return absl::StrCat("output", result); }
 std::string WrittenInputName(size_t input) { return absl::StrCat("input", input, "/written"); }
 std::string AnchorName(size_t anchor) { return absl::StrCat("anchor", anchor); }
+std::string GroupNumberName(const std::string& parameter) {
+  return absl::StrCat(kGroupPrefix, parameter);
+}
 
 absl::StatusOr<BuiltGraph> BuildGraph(const Tape& tape, const ModelOptions& options,
                                       const OptimizerOptions& optimizer) {

@@ -19,6 +19,9 @@ std::string ResultName(size_t result);
 std::string WrittenInputName(size_t input);
 // And of an anchor, by its place in the options.
 std::string AnchorName(size_t anchor);
+// The buffer with the number of the replica's group, for a parameter with ReplicaGroups.
+inline constexpr char kGroupPrefix[] = "replica/group/";
+std::string GroupNumberName(const std::string& parameter);
 
 struct BuiltGraph {
   graph::Graph graph;

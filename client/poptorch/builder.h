@@ -65,6 +65,7 @@ class Builder {
   absl::Status CheckIpu(ValueId value) const;
   absl::StatusOr<graph::Tensor> CreateSource(const Source& source, ValueId value);
   absl::StatusOr<graph::Tensor> CreateState(const NamedValue& state, bool parameter);
+  graph::Tensor RowOfGroup(const std::string& parameter, graph::Tensor rows);
   absl::StatusOr<graph::Tensor> TensorOf(const Use& use);
   bool IsTrained(const NamedValue& parameter, const program::TensorType& type) const;
 

@@ -58,7 +58,11 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(TapeProgram program) {
 Model::Model(TapeProgram program, BuiltGraph built, compiler::CompileOptions options)
     : program_(std::move(program)), built_(std::move(built)), options_(std::move(options)) {
   for (const auto* list : {&program_.tape.parameters, &program_.tape.buffers}) {
-    for (const NamedValue& each : *list) state_.emplace(each.name, each.value);
+    for (const NamedValue& each : *list) {
+      TapeValue type = program_.tape.values[static_cast<size_t>(each.value)];
+      if (each.groups) type.dims.insert(type.dims.begin(), each.groups->count);
+      state_.emplace(each.name, std::move(type));
+    }
   }
 }
 
@@ -138,7 +142,22 @@ absl::Status Model::Load(const DeviceOptions& device) {
                                {.check_finite = program_.options.check_finite}, options_.engine));
   cycles_.reset();
   clock_hz_ = session_->device().clock_hz();
+  VPOD_RETURN_IF_ERROR(WriteReplicaGroups());
   return WriteSeed();
+}
+
+absl::Status Model::WriteReplicaGroups() {
+  const uint32_t replicas = program_.options.replicas;
+  for (const NamedValue& parameter : program_.tape.parameters) {
+    const std::string name = GroupNumberName(parameter.name);
+    if (!parameter.groups || !compiled_->executable->FindVariable(name).ok()) continue;
+    for (uint32_t replica = 0; replica < replicas; ++replica) {
+      const auto group = static_cast<int32_t>(GroupOf(*parameter.groups, replicas, replica));
+      const session::WriteFrom number = {name, &group, sizeof group};
+      VPOD_RETURN_IF_ERROR(session_->WriteState({&number, 1}, replica));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Model::WriteSeed() {
@@ -255,8 +274,7 @@ void Model::Cancel() {
 
 const TapeValue* Model::HostTypeOf(const std::string& name) const {
   const auto found = state_.find(name);
-  return found == state_.end() ? nullptr
-                               : &program_.tape.values[static_cast<size_t>(found->second)];
+  return found == state_.end() ? nullptr : &found->second;
 }
 
 absl::StatusOr<const program::HostTensor*> Model::FindState(const std::string& name) const {
@@ -325,8 +343,10 @@ absl::Status Model::ReadState(absl::Span<const MutableState> state) {
 std::map<std::string, program::TensorType> Model::Variables() const {
   std::map<std::string, program::TensorType> variables;
   if (!compiled_) return variables;
-  for (const program::HostTensor& variable : compiled_->executable->host_tensors())
-    variables.emplace(variable.name, variable.host_type());
+  for (const program::HostTensor& variable : compiled_->executable->host_tensors()) {
+    if (!absl::StartsWith(variable.name, kGroupPrefix))
+      variables.emplace(variable.name, variable.host_type());
+  }
   return variables;
 }
 

@@ -115,7 +115,8 @@ class Model {
   absl::Status WriteState(absl::Span<const ConstState> state);
   // The same from the first replica; passed-over memory stays as it is.
   absl::Status ReadState(absl::Span<const MutableState> state);
-  // The names, types and shapes of all variables of the executable.
+  // The names, types and shapes of all variables of the executable but for the numbers of groups of
+  // replicas, which do not change.
   std::map<std::string, program::TensorType> Variables() const;
   // For the following calls. The groups are those that the model was compiled with, by number.
   absl::Status SetHyperParameters(const OptimizerOptions& optimizer);
@@ -136,6 +137,8 @@ class Model {
   // Whether the device has the state in a type of fewer bits than the host.
   bool IsNarrowed(const std::string& name, const program::HostTensor& variable) const;
   absl::Status WriteSeed();
+  // Tells replicas which groups they are in.
+  absl::Status WriteReplicaGroups();
 
   const TapeProgram program_;
   const BuiltGraph built_;
@@ -144,7 +147,7 @@ class Model {
   std::vector<std::string> output_names_;
   std::vector<OutputReturn> output_returns_;
   std::vector<size_t> written_inputs_;
-  std::map<std::string, ValueId> state_;  // parameters and buffers by name
+  std::map<std::string, TapeValue> state_;  // the host's types of parameters and buffers, by name
   std::optional<compiler::Compiled> compiled_;
   std::unique_ptr<session::Session> session_;
   std::optional<base::Cycles> cycles_;

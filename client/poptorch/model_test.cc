@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "client/poptorch/loaded_model.h"
 #include "client/poptorch/tape_writer.h"
 
 namespace vpod::poptorch {
@@ -18,30 +19,6 @@ using ::testing::FloatEq;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
-
-template <class T>
-ConstBytes In(const std::vector<T>& values) {
-  return {values.data(), values.size() * sizeof(T)};
-}
-template <class T>
-MutableBytes Out(std::vector<T>& values) {
-  return {values.data(), values.size() * sizeof(T)};
-}
-
-OptimizerOptions Sgd(std::vector<std::string> parameters, float rate) {
-  return {.groups = {{std::move(parameters), compiler::SgdOptions{.learning_rate = rate}}}};
-}
-
-std::unique_ptr<Model> Loaded(const TapeProgram& program) {
-  auto model = Model::Create(program);
-  EXPECT_TRUE(model.ok()) << model.status();
-  if (!model.ok()) return nullptr;
-  absl::Status status = (*model)->Compile();
-  EXPECT_TRUE(status.ok()) << status;
-  if (status.ok()) status = (*model)->Load({.ipu_model = true});
-  EXPECT_TRUE(status.ok()) << status;
-  return status.ok() ? *std::move(model) : nullptr;
-}
 
 // --- A network of two layers, and the same by hand ---
 

@@ -171,8 +171,35 @@ uint32_t InputGroups(const ModelOptions& options) {
 }
 
 uint32_t InputGroupOf(const ModelOptions& options, uint32_t replica) {
-  return options.orthogonal_input_groups ? replica % InputGroups(options)
-                                         : replica / options.input_group_size;
+  return GroupOf({InputGroups(options), options.orthogonal_input_groups}, options.replicas,
+                 replica);
+}
+
+uint32_t GroupOf(const ReplicaGroups& groups, uint32_t replicas, uint32_t replica) {
+  return groups.orthogonal ? replica % groups.count : replica / (replicas / groups.count);
+}
+
+absl::Status CheckReplicaGroups(const Tape& tape, const ModelOptions& options) {
+  for (const NamedValue& parameter : tape.parameters) {
+    if (!parameter.groups) continue;
+    const uint32_t count = parameter.groups->count;
+    if (count == 0 || options.replicas % count != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", parameter.name, "' is for ", count, " groups of replicas, ",
+                       "must be for a factor of the ", options.replicas, " replicas"));
+    }
+    if (options.processes > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", parameter.name, "' is for groups of replicas, which must be ",
+                       "in one process, and there are ", options.processes));
+    }
+    if (parameter.final != parameter.value) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", parameter.name,
+                       "' is for groups of replicas, and cannot be written in forward"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 uint32_t ReturnedMicroBatches(const ModelOptions& options, const OutputReturn& output) {

@@ -23,6 +23,11 @@ uint32_t MicroBatches(const ModelOptions& options);
 // The groups of replicas that read the same inputs, and that of a replica.
 uint32_t InputGroups(const ModelOptions& options);
 uint32_t InputGroupOf(const ModelOptions& options, uint32_t replica);
+// The group of a replica, of which there are so many.
+uint32_t GroupOf(const ReplicaGroups& groups, uint32_t replicas, uint32_t replica);
+// InvalidArgument names a parameter whose groups these replicas do not form, or which forward
+// writes.
+absl::Status CheckReplicaGroups(const Tape& tape, const ModelOptions& options);
 
 // How a call returns a result of forward, or an anchor.
 struct OutputReturn {

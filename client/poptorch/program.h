@@ -46,12 +46,22 @@ struct TapeValue {
   program::Dims dims;
 };
 
+// Groups of equally many replicas: consecutive ones, or, if there are m groups, those whose numbers
+// differ by multiples of m.
+struct ReplicaGroups {
+  uint32_t count = 1;
+  bool orthogonal = false;
+};
+
 // A parameter, a buffer or an input. `final` is its value at the end of the forward pass: another
 // one than `value` if the forward pass writes it in place.
 struct NamedValue {
   std::string name;
   ValueId value = kNoValue, final = kNoValue;
   bool requires_grad = false;  // of a parameter
+  // Of a parameter that has a value for each group of replicas: its variable has their number as
+  // its first dimension, and `value` is the row of the replica's group. Forward does not write it.
+  std::optional<ReplicaGroups> groups;
 };
 
 struct ConstantValue {

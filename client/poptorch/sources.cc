@@ -38,17 +38,29 @@ bool Builder::IsTrained(const NamedValue& parameter, const TensorType& type) con
 }
 
 absl::StatusOr<Tensor> Builder::CreateState(const NamedValue& state, bool parameter) {
-  VPOD_ASSIGN_OR_RETURN(const TensorType type,
+  VPOD_ASSIGN_OR_RETURN(TensorType type,
                         DeviceType(tape_.values[static_cast<size_t>(state.value)]));
+  if (state.groups) type.dims.insert(type.dims.begin(), state.groups->count);
   const bool trained = parameter && IsTrained(state, type);
   if (trained) built_.trained.push_back(state.name);
   // The names of parameters and buffers are whole paths. Their values are written at each load.
   const Graph::Scope whole_model = Graph::Scope::At(graph_, "");
   const auto zeros = graph::InitialValue::Filled(0);
   // Weights that do not change are variables where nothing is trained.
-  if (trained || (parameter && !options_.training && program::IsFloat(type.type)))
-    return graph_.Variable(state.name, type, zeros);
-  return graph_.Buffer(state.name, type, zeros);
+  const bool variable = trained || (parameter && !options_.training && program::IsFloat(type.type));
+  const Tensor whole =
+      variable ? graph_.Variable(state.name, type, zeros) : graph_.Buffer(state.name, type, zeros);
+  return state.groups ? RowOfGroup(state.name, whole) : whole;
+}
+
+// All replicas have all rows. Each has a gradient in that of its group alone, so that the sum over
+// all replicas is, in each row, the sum over its group.
+Tensor Builder::RowOfGroup(const std::string& parameter, Tensor rows) {
+  const Tensor group = graph_.Buffer(GroupNumberName(parameter), {program::v1::INT32, {1}},
+                                     graph::InitialValue::Filled(0));
+  program::Dims dims = graph_.TypeOf(rows).dims;
+  dims.erase(dims.begin());
+  return graph_.Reshape(graph_.DynamicSlice(rows, group, {0}, {1}), dims);
 }
 
 absl::StatusOr<Tensor> Builder::CreateSource(const Source& source, ValueId value) {

@@ -330,6 +330,27 @@ SLICE_FACTOR = "The size of the slice (%d) must be a factor of the slicing dimen
 SLICE_STEP = "The step of a slice is %d, must be 1 or more"
 SLICE_TOO_LONG = "The size of the slice (%d) must be at most that of the slicing dimension (%d)."
 
+# --- Groups of replicas.
+GROUPING_LATE = (
+    "replicaGrouping must be called before the model is compiled: call destroy() first, and wrap"
+    " the model again"
+)
+GROUPING_NORMS = (
+    "The parameter '%s' has a value for each group of replicas, of which %s would take one norm"
+)
+GROUPING_RETRIEVAL = (
+    "The parameter '%s' has %d rows, and VariableRetrievalMode.AllReplicas would return the values"
+    " of all %d replicas: choose OnePerGroup"
+)
+GROUPING_ROWS = (
+    "The parameter '%s' has %d rows, must have %d: one for each group of replicas, as"
+    " replicaGrouping says"
+)
+GROUPING_SCALAR = "Scalars cannot be passed as per-replica weight tensor values: '%s' is one"
+GROUPING_SIZE = (
+    "The parameter '%s' is for groups of %d replicas, must be for a factor of the %d replicas"
+)
+
 # --- IPUs.
 HELD_BY_THIS_PROCESS = (
     "%s. That is this process: call detachFromDevice() or destroy() of its model that has the IPUs"

@@ -80,7 +80,7 @@ class _Extension:
         return core().operators()
 
     def capture(
-        self, module, args: tuple, kwargs: dict, *, supported, training: bool = False
+        self, module, args: tuple, kwargs: dict, *, supported, training: bool, grouped: dict
     ) -> tuple:
         """As _capture.capture, but goes on with operators that cannot be compiled.
 
@@ -91,7 +91,13 @@ class _Extension:
         unsupported: list = []
         try:
             tape, structure = _capture.capture(
-                module, args, kwargs, supported=supported, refused=unsupported, training=training
+                module,
+                args,
+                kwargs,
+                supported=supported,
+                refused=unsupported,
+                training=training,
+                grouped=grouped,
             )
         except _errors.Error as error:
             unsupported += getattr(error, "operators", ())

@@ -104,6 +104,11 @@ Tape TapeOf(const py::object& tape) {
   result.buffers = NamedValuesOf(tape.attr("buffers"));
   result.inputs = NamedValuesOf(tape.attr("inputs"));
   result.records = RecordsOf(tape.attr("records"));
+  for (const py::handle each : tape.attr("groupings")) {
+    const auto fields = py::reinterpret_borrow<py::sequence>(each);
+    result.parameters.at(fields[0].cast<size_t>()).groups =
+        ReplicaGroups{fields[1].cast<uint32_t>(), fields[2].cast<bool>()};
+  }
   for (const py::handle each : tape.attr("values")) {
     const auto fields = py::reinterpret_borrow<py::sequence>(each);
     result.values.push_back({fields[0].cast<int>(), fields[1].cast<program::Dims>()});

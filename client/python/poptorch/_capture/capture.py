@@ -6,7 +6,7 @@ tensors of the same type and shape. All of it is undone, whatever happens.
 
 import contextlib
 import threading
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 from torch import nn
@@ -31,6 +31,7 @@ def capture(
     supported: Optional[Callable[[str], bool]] = None,
     refused: Optional[list] = None,
     training: bool = False,
+    grouped: Optional[Dict[int, Tuple[int, bool]]] = None,
 ) -> Tuple[Tape, Any]:
     """Records one forward pass.
 
@@ -43,6 +44,8 @@ def capture(
         refused: gets the operators that cannot, as errors.listed gives them. Without a list they
             are an error, as operators whose result has no known shape always are.
         training: whether the model is to be trained.
+        grouped: (groups of replicas, whether they are orthogonal) of parameters that have a value
+            for each group, by identity. Forward sees one of them.
 
     Returns:
         The tape, and the structure of forward's result, see `_structure.rebuild`.
@@ -58,19 +61,25 @@ def capture(
             _capturing = True
             with contextlib.ExitStack() as stack:
                 recorder = _recorder.Recorder(Tape(), supported, training)
-                return _captured(stack, module, args, kwargs, recorder, refused)
+                return _captured(stack, module, args, kwargs, recorder, refused, grouped or {})
         finally:
             _capturing = False
 
 
 def _captured(
-    stack: contextlib.ExitStack, module, args, kwargs, recorder: _recorder.Recorder, refused
+    stack: contextlib.ExitStack,
+    module,
+    args,
+    kwargs,
+    recorder: _recorder.Recorder,
+    refused,
+    grouped: Dict[int, Tuple[int, bool]],
 ) -> Tuple[Tape, Any]:
     tape = recorder.tape
     stack.enter_context(torch.enable_grad())
     # Scripted functions would otherwise be another graph after their first calls.
     stack.enter_context(torch.jit.optimized_execution(False))
-    twins = Twins(stack, module, recorder)
+    twins = Twins(stack, module, recorder, grouped)
     inputs = Inputs(module, args, kwargs, recorder)
     patches = _patches.Patches(stack)
     _patches.apply(patches)

@@ -78,6 +78,8 @@ class Tape:
         lines: "model.py:12", or "" where no line of the program is known.
         blocks: what `_block_state.current` returned.
         parameters: (name, value, final value, whether it requires a gradient).
+        groupings: (number of the parameter, groups of replicas, whether they are orthogonal) of
+            parameters that have a value for each group; `values` has the shape of one.
         buffers, inputs: (name, value, final value). The final value of an input that forward
             wrote into is copied back to the caller.
         constants: (value, bytes), contiguous and little-endian.
@@ -97,6 +99,8 @@ class Tape:
         host_functions: what these call, see `host.HostFunction`. They tell no tapes apart.
     """
 
+    groupings: Sequence[Tuple[int, int, bool]] = ()  # of tapes in files of earlier versions
+
     def __init__(self) -> None:
         self._operator, self._scope = Interned(), Interned()
         self._line, self._block = Interned(), Interned()
@@ -108,6 +112,7 @@ class Tape:
         self._places: List[Tuple[str, int]] = self._line.items
         self.blocks: List[tuple] = self._block.items
         self.parameters: List[Tuple[str, int, int, bool]] = []
+        self.groupings = []
         self.buffers: List[Tuple[str, int, int]] = []
         self.inputs: List[Tuple[str, int, int]] = []
         self.constants: List[Tuple[int, bytes]] = []
@@ -192,7 +197,7 @@ class Tape:
         """Everything that tells one tape from another, for comparison and for cache keys."""
         return (
             self.operators, self.values, self.records, self.scopes, self.lines, self.blocks,
-            self.parameters, self.buffers, self.inputs, self.constants, self.results, self.losses,
+            self.parameters, self.groupings, self.buffers, self.inputs, self.constants, self.results, self.losses,
             self.checkpoints, self.available_memory, self.partials, self.overlaps, self.prints,
             self.recomputed, self.regions, self.host_calls,
         )  # fmt: skip

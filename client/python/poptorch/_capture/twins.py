@@ -21,10 +21,24 @@ class Twins:
     A tensor has one twin, however many modules and lists it is in, so that ties stay ties.
     """
 
-    def __init__(self, stack: contextlib.ExitStack, module, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        stack: contextlib.ExitStack,
+        module,
+        recorder: Recorder,
+        grouped: Dict[int, Tuple[int, bool]],
+    ) -> None:
+        """
+        Args:
+            stack: ends the exchange.
+            module: whose tensors are exchanged.
+            recorder: of the capture.
+            grouped: see `capture`. The twin of such a parameter has the shape of one row.
+        """
         self._recorder = recorder
+        self._grouped = grouped
         self._twins: Dict[int, torch.Tensor] = {}
-        self._state: List[Tuple[str, str, dict, str, torch.Tensor, int]] = []
+        self._state: List[tuple] = []
         self._modules: List[Tuple[str, nn.Module]] = []
         self._before: List[Tuple[dict, dict]] = []  # dictionaries, and what was exchanged in them
         recorder.originals = self.originals
@@ -41,14 +55,16 @@ class Twins:
         for name, tensor in table.items():
             if tensor is None or id(tensor) in self._twins:
                 continue
-            twin = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+            shape = tensor.shape[1:] if id(tensor) in self._grouped else tensor.shape
+            twin = torch.empty(shape, dtype=tensor.dtype, device="meta")
             if kind == "_parameters":
                 twin = nn.Parameter(twin, requires_grad=tensor.requires_grad)
                 twin.__dict__.update(tensor.__dict__)
                 self._recorder.leaves.add(id(twin))
             self._twins[id(tensor)] = twin
             value = self._recorder.add(twin)
-            self._state.append((kind, prefix + name, table, name, twin, value))
+            grouping = self._grouped.get(id(tensor))
+            self._state.append((kind, prefix + name, table, name, twin, value, grouping))
 
     def _exchange(self, stack: contextlib.ExitStack, part: nn.Module) -> None:
         for table in (part._parameters, part._buffers):
@@ -114,7 +130,7 @@ class Twins:
             for table in (part._parameters, part._buffers)
         }
         tape, recorder = self._recorder.tape, self._recorder
-        for kind, path, table, name, twin, value in self._state:
+        for kind, path, table, name, twin, value, grouping in self._state:
             word = "Buffer" if kind == "_buffers" else "Parameter"
             now = table.get(name)
             if now is None:
@@ -125,6 +141,8 @@ class Twins:
             if kind == "_buffers":
                 tape.buffers.append((path, value, final))
             else:
+                if grouping is not None:
+                    tape.groupings.append((len(tape.parameters), *grouping))
                 tape.parameters.append((path, value, final, twin.requires_grad))
 
 

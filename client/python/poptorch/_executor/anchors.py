@@ -139,6 +139,8 @@ class Anchors:
             if value is None and name not in variables:
                 raise _unknown(anchor, list(variables))
             dtype, dims = variables[name][:2] if value is None else types[value]
+            if name in variables:
+                dims = variables[name][1]  # with the rows of all groups of replicas
             self._variable_types[name] = (dtype_of(dtype), tuple(dims))
         for anchor, value in self._nothing:
             dtype, dims = types[value]

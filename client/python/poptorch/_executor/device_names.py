@@ -17,7 +17,15 @@ _LOSS_SCALE = "lossScaleUpdateFactor"
 #: How the names of the optimiser's state begin: also those of the numbers of updates.
 STATE = (*_OF_PARAMETERS, "optimizer/step", _LOSS_SCALE)
 _MODEL = "model/"
-_RESERVED = (*_OF_PARAMETERS, "AcclMax___", "optimizer/", "random/", _LOSS_SCALE, _MODEL)
+_RESERVED = (
+    *_OF_PARAMETERS,
+    "AcclMax___",
+    "optimizer/",
+    "random/",
+    "replica/",
+    _LOSS_SCALE,
+    _MODEL,
+)
 
 
 def on_device(name: str) -> str:

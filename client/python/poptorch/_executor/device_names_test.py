@@ -14,6 +14,7 @@ _NAMES = (
     "AcclMax___fc.weight",
     "random/seed/ipu0",
     "lossScaleUpdateFactor/fc.weight",
+    "replica/group/fc.weight",
     "model/fc.weight",
     "model/Accl___fc.weight",
     "model.weight",
@@ -24,7 +25,7 @@ class DeviceNamesTest(unittest.TestCase):
     def test_names_are_not_those_of_the_device(self):
         for name in _NAMES:
             on_device = device_names.on_device(name)
-            for own in ("Accl", "optimizer/", "random/", "lossScale"):
+            for own in ("Accl", "optimizer/", "random/", "lossScale", "replica/"):
                 self.assertFalse(on_device.startswith(own), on_device)
 
     def test_names_differ(self):

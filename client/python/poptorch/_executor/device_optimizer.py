@@ -13,6 +13,7 @@ from .._optimizers.export import core_dict, ipu_parameters, log_update
 from . import weights
 from .core import call
 from .device_names import groups_on_device, state_on_device, state_variables
+from .replica_groups import norms_of
 
 
 class DeviceOptimizer:
@@ -46,6 +47,10 @@ class DeviceOptimizer:
         self._names = {id(parameter): name for name, parameter in parameters}
         self._compiled = self._reader.read(self._optimizer)
         return self._exported(self._compiled, is_compiled=False)
+
+    def norms(self) -> str:
+        """What of it takes norms over whole parameters, if anything."""
+        return norms_of(self._reader.read(self._optimizer)) if self._optimizer else ""
 
     def compiled(self, model) -> None:
         """Takes note of the poptorch_core.Model that has the optimiser."""

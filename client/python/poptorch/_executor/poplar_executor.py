@@ -14,7 +14,7 @@ from .._capture.structure import rebuild
 from .._logging import logger
 from .._ops.overlap import check_overlaps
 from .._options.popart import validate
-from . import core_options as _core_options, hooks, weights as _weights
+from . import core_options as _core_options, hooks, replica_groups, weights as _weights
 from .anchors import AnchoredTensors, Anchors
 from .args import ArgParser, Arguments, Description
 from .attached_device import AttachedDevice
@@ -83,6 +83,7 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
         self._has_run = False
         if training and isinstance(model, nn.Module):
             self._wrap()
+        replica_groups.offer(model)
 
     # --- Wrapping.
 
@@ -202,9 +203,15 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
         known = frozenset(core().operators())
         # An operator in place is its sibling out of place.
         supported = lambda name: name in known or name.replace("_.", ".", 1) in known
+        grouped = self._groupings()
         with _block_state.capturing(self._options._execution_strategy):
             tape, structure = capture(
-                self._model, args, kwargs, supported=supported, training=self._training
+                self._model,
+                args,
+                kwargs,
+                supported=supported,
+                training=self._training,
+                grouped=grouped,
             )
         check_overlaps(tape, self._options)
         captured = Captured(tape, structure, description)
@@ -215,6 +222,11 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
             raise explained(error, model, tape, self._options) from None
         self._install(captured, model, anchors)
         hooks.after_compilation()
+
+    def _groupings(self) -> Dict[int, Tuple[int, bool]]:
+        """The parameters with a value for each group of replicas."""
+        norms = self._device_optimizer.norms() if self._training else ""
+        return replica_groups.groupings(self, self._model, self._options, norms)
 
     def _build(self, captured: Captured, allow_out_of_memory: bool) -> Tuple[Any, Anchors]:
         """The poptorch_core.Model of a captured model, not compiled, and its anchors."""

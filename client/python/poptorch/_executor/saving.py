@@ -27,6 +27,7 @@ from .._logging import logger
 from .args import Description
 from .core import call as core_call
 from .hardware import uses_ipu_model
+from .replica_groups import restore
 
 _MAGIC = b"VPOD-POPTORCH\x01\0\0"
 _HEADER = struct.Struct("<16s32sQ")
@@ -273,6 +274,7 @@ class SavedModels:
         """
         # Files of earlier versions lack some entries.
         self._take_compiled(filename, program.get("host_functions", []))
+        restore(self._captured.tape, dict(self._tensors()), self._options.replication_factor)
         self._set_optimizer_state(program.get("optimizer_state", {}))
         if program["rng_state"] is not None:
             self.rng_state = program["rng_state"]
@@ -314,8 +316,9 @@ class SavedModels:
             )
         tensors = dict(self._tensors())
         tape = captured.tape
+        rows = {tape.parameters[number][0]: (groups,) for number, groups, _ in tape.groupings}
         for name, value, *_ in [*tape.parameters, *tape.buffers]:
-            dims = tuple(tape.values[value][1])
+            dims = (*rows.get(name, ()), *tape.values[value][1])
             if name not in tensors:
                 raise _invalid(filename, f"its model has a tensor {name}, and this model has none")
             if tuple(tensors[name].shape) != dims:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from .._logging import logger
+from .replica_groups import replica_grouping
 
 _LINK = "_poptorch_weights"  # attribute of a wrapped tensor
 
@@ -120,6 +121,8 @@ class _Wrapped:
 
 class PoptorchParameter(_Wrapped, nn.Parameter):
     """A parameter of a wrapped model."""
+
+    replicaGrouping = replica_grouping
 
 
 class PoptorchBuffer(_Wrapped, torch.Tensor):
