@@ -166,7 +166,6 @@ TEST_F(JobTest, OrderlyLeavingFailsOnlyInstancesThatNeedIt) {
             "instance 3 (pid 103 on host) left the job before run 0 was complete");
 }
 
-// The run ends for instances that wait for the one that has left, and for those that come later.
 TEST_F(JobTest, AnInstanceThatEndsBeforeItJoinsIsNamedToThoseThatWait) {
   for (uint32_t i : {0u, 1u, 3u}) {
     ASSERT_TRUE(job_->Join(shape_, instances_[i].Member(i, i * 4, 4)).ok());
@@ -203,6 +202,7 @@ TEST_F(JobTest, AnInstanceThatJoinsAfterAllIsWaitedFor) {
   EXPECT_TRUE(instances_[1].started->ok());
 }
 
+// The run ends for instances that wait for the one that has left, and for those that come later.
 TEST_F(JobTest, LeavingEndsARunThatTheInstanceHasNotBegun) {
   JoinAll();
   LoadAll();
