@@ -5,33 +5,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/memory_trials.h"
+#include "client/compiler/weight_transfers.h"
 #include "client/plan/split.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
 #include "device/model/memory_advice.h"
-#include "device/model/tile_plan.h"
 
 namespace vpod::plan {
 
 namespace {
-
-model::Cycles WeightTransfers(const program::Executable& executable,
-                              const model::Topology& topology) {
-  model::Cycles cycles;
-  for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
-    uint64_t bytes = 0;
-    for (const program::HostTensor& tensor : executable.host_tensors()) {
-      if (tensor.ipu == ipu && !tensor.remote && !compiler::IsOptimizerState(tensor.name))
-        bytes += tensor.type.bytes();
-    }
-    for (bool to_host : {false, true}) {
-      const model::StreamTransfer transfer{
-          .to_host = to_host, .bytes = bytes, .tiles = arch::kTilesPerIpu};
-      cycles += model::PriceOfStep({transfer}, topology).total();
-    }
-  }
-  return cycles;
-}
 
 // The network, and the options that train it.
 absl::StatusOr<compiler::Model> ModelOf(const PlanRequest& request) {
@@ -146,7 +128,7 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visi
       static_cast<uint64_t>(request.network.micro_batch) * request.accumulation * replicas;
   for (const auto& stream : executable.proto().streams())
     plan.stream_bytes += program::TypeOf(stream).bytes() * stream.transfers_per_run();
-  plan.weight_transfers = WeightTransfers(executable, plan.topology);
+  plan.weight_transfers = compiler::PriceWeightTransfers(executable, plan.topology).total();
   plan.seconds = plan.runs[0].seconds / request.device_iterations;
   plan.items_per_second = static_cast<double>(plan.global_batch) / plan.seconds;
   return plan;

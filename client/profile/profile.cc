@@ -67,6 +67,8 @@ void WriteMeta(const program::Executable& executable, const std::string& program
   meta.Bind("session").Bind(options.session).Run();
   meta.Bind("timestamp").Bind(absl::StrCat(std::time(nullptr))).Run();
   meta.Bind(pva::kFirstRunLost).Bind(FirstRunLost(std::nullopt)).Run();
+  meta.Bind(pva::kWeightsFromHost).Bind(absl::StrCat(options.weights_from_host.value())).Run();
+  meta.Bind(pva::kWeightsToHost).Bind(absl::StrCat(options.weights_to_host.value())).Run();
   if (const auto options_of_front = executable.memory_options(); !options_of_front.empty())
     meta.Bind(pva::kMemoryOptions).Bind(absl::StrJoin(options_of_front, "\n")).Run();
   pva::Statement option = database.Prepare("INSERT INTO option VALUES(?,?)");

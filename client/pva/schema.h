@@ -11,6 +11,8 @@ inline constexpr char kProfileFile[] = "profile.pop";
 // Keys of `meta`.
 inline constexpr char kFirstRunLost[] = "firstRunLost";
 inline constexpr char kMemoryOptions[] = "memoryOptions";
+inline constexpr char kWeightsFromHost[] = "cyclesOfWeightsFromHost";
+inline constexpr char kWeightsToHost[] = "cyclesOfWeightsToHost";
 
 inline constexpr char kSchema[] = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT);

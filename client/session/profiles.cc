@@ -1,6 +1,7 @@
 #include "client/session/profiles.h"
 
 #include "absl/strings/str_cat.h"
+#include "client/compiler/weight_transfers.h"
 #include "client/pva/schema.h"
 #include "client/sdk_log/sdk_log.h"
 #include "client/session/program_log.h"
@@ -11,8 +12,9 @@ namespace {
 
 static_assert(kMostRuns <= pva::kMostRows);
 
-profile::ProfileOptions ProfileOptionsFor(const ProfiledTarget& target, uint32_t ipus_per_replica,
-                                          const EngineOptions& options) {
+profile::ProfileOptions ProfileOptionsFor(const program::Executable& executable,
+                                          const EngineOptions& options,
+                                          const ProfiledTarget& target) {
   profile::ProfileOptions profile;
   profile.directory = options.report.directory;
   profile.execution = options.report.execution;
@@ -20,7 +22,10 @@ profile::ProfileOptions ProfileOptionsFor(const ProfiledTarget& target, uint32_t
   profile.is_model = target.is_model;
   profile.topology.clock_hz = target.clock_hz;
   profile.topology.num_replicas = target.part.total_replicas;
-  profile.topology.ipus_per_replica = ipus_per_replica;
+  profile.topology.ipus_per_replica = executable.ipus_per_replica();
+  const auto transfers = compiler::PriceWeightTransfers(executable, profile.topology);
+  profile.weights_from_host = transfers.from_host;
+  profile.weights_to_host = transfers.to_host;
   profile.engine_options = options.all;
   return profile;
 }
@@ -35,8 +40,7 @@ absl::StatusOr<std::unique_ptr<profile::Profiler>> StartProfiles(const compiler:
   const bool writes = target.part.first_replica == 0 || !compiled.fits;
   if (!options.report.graph || !writes) return nullptr;
   auto profiler = profile::Profiler::Create(
-      compiled.executable,
-      ProfileOptionsFor(target, compiled.executable->ipus_per_replica(), options));
+      compiled.executable, ProfileOptionsFor(*compiled.executable, options, target));
   if (profiler.ok()) return profiler;
   const std::string message =
       absl::StrCat("the profile that ", options.source, " asks for: ", profiler.status().message());

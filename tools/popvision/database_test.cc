@@ -100,6 +100,11 @@ TEST_F(DatabaseTest, Facts) {
   EXPECT_EQ(graph["Vertices"], counts[1]);
   EXPECT_EQ(graph["Edges"], counts[2]);
   EXPECT_EQ(graph["Variables"], counts[3]);
+  const Json weights = Find(summary, "Weights of a replica, which runs leave on the IPUs")["facts"];
+  EXPECT_EQ(absl::StrCat(weights["Cycles from the host"].get<uint64_t>()),
+            One("value FROM meta WHERE key = 'cyclesOfWeightsFromHost'"));
+  EXPECT_EQ(absl::StrCat(weights["Cycles to the host"].get<uint64_t>()),
+            One("value FROM meta WHERE key = 'cyclesOfWeightsToHost'"));
   const auto runs = Rows(summary, "Runs");
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0]["Cycles"], One("cycles FROM run"));

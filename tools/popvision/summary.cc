@@ -1,5 +1,10 @@
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/pva/schema.h"
 #include "tools/popvision/views.h"
 
 namespace vpod::popvision {
@@ -13,6 +18,24 @@ std::string PercentText(double percent) {
 }
 
 std::string IpuName(uint32_t ipu) { return absl::StrCat("IPU ", ipu); }
+
+namespace {
+
+// Nothing of a profile that another version wrote without them.
+std::optional<Facts> WeightTransfers(const Report& report) {
+  Facts facts{"Weights of a replica, which runs leave on the IPUs", {}};
+  for (const auto& [key, name] : {std::pair(pva::kWeightsFromHost, "Cycles from the host"),
+                                  std::pair(pva::kWeightsToHost, "Cycles to the host")}) {
+    uint64_t cycles = 0;
+    const auto value = report.meta.find(key);
+    if (value == report.meta.end() || !absl::SimpleAtoi(value->second, &cycles))
+      return std::nullopt;
+    facts.facts.emplace_back(name, cycles);
+  }
+  return facts;
+}
+
+}  // namespace
 
 Document Summary(const Report& report) {
   Document document{.name = "summary"};
@@ -51,6 +74,7 @@ Document Summary(const Report& report) {
     document.blocks.push_back(std::move(streams));
   }
   if (auto table = StreamingMemoryTable(report)) document.blocks.push_back(*std::move(table));
+  if (auto facts = WeightTransfers(report)) document.blocks.push_back(*std::move(facts));
   if (report.runs.empty()) {
     document.blocks.push_back(Notes{"Execution", {WhyNoRun(report)}});
     return document;
