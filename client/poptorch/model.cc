@@ -11,6 +11,7 @@
 #include "client/compiler/executable_cache.h"
 #include "client/compiler/executable_file.h"
 #include "client/poptorch/options.h"
+#include "client/poptorch/reported_compilation.h"
 #include "client/poptorch/types.h"
 #include "client/session/ipu_model.h"
 #include "client/session/open.h"
@@ -105,9 +106,8 @@ uint32_t Model::output_copies(size_t output) const {
 
 absl::Status Model::Compile(const compiler::Progress& progress) {
   if (compiled_) return absl::OkStatus();
-  VPOD_ASSIGN_OR_RETURN(
-      compiled_,
-      compiler::CompileCached(built_.graph, options_, program_.options.cache_directory, progress));
+  VPOD_ASSIGN_OR_RETURN(compiled_, CompileOrReport(built_.graph, options_,
+                                                   program_.options.cache_directory, progress));
   return absl::OkStatus();
 }
 
