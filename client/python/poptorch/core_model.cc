@@ -42,21 +42,16 @@ class CoreModel {
   void Compile(const py::object& progress) {
     const Use use(*this);
     std::optional<py::error_already_set> raised;
-    auto last = std::chrono::steady_clock::time_point();
     const auto report = [&](absl::string_view step, uint32_t done, uint32_t total) {
-      constexpr auto kPause = std::chrono::milliseconds(100);
-      const auto now = std::chrono::steady_clock::now();
-      const bool shows = !progress.is_none() && (now - last >= kPause || done == total);
       const py::gil_scoped_acquire locked;
       try {
         if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-        if (shows) progress(std::string(step), done, total);
+        if (!progress.is_none()) progress(std::string(step), done, total);
       } catch (py::error_already_set& error) {
         // Exceptions do not pass through the compiler.
         raised.emplace(error);
         return absl::CancelledError("the compilation was interrupted");
       }
-      if (shows) last = now;
       return absl::OkStatus();
     };
     const absl::Status status = [&] {
@@ -212,7 +207,7 @@ void DefineModel(py::module_& module) {
       .def(py::init<const py::object&, const py::dict&, const py::object&>(), py::arg("tape"),
            py::arg("options"), py::arg("optimizer") = py::none(), "Builds the graph of a tape.")
       .def("compile", &CoreModel::Compile, py::arg("progress") = py::none(),
-           "Compiles; calls progress(step, done, total) at most ten times a second.")
+           "Compiles; calls progress(step, done, total) before each step.")
       .def("load", &CoreModel::Load, py::arg("ipu_model"), py::arg("device_id") = py::none(),
            py::arg("wait") = false, "Attaches to a device and loads.")
       .def("detach", &CoreModel::Detach, "Ends the use of the device.")

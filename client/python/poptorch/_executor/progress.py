@@ -7,7 +7,8 @@ from typing import Optional
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _WIDTH = 10  # Characters of the bar where the width of the terminal is not known.
-_INTERVAL = 0.1  # Seconds between two updates.
+_INTERVAL = 0.1  # Seconds between two updates, if they are near each other:
+_STEP = 0.1  # A larger share is shown at once, because the step behind it may take long.
 
 
 def _clock(seconds: Optional[float]) -> str:
@@ -37,7 +38,8 @@ class CompilationProgressBar:
 
     def __init__(self) -> None:
         self._start: Optional[float] = None
-        self._shown = 0.0
+        self._shown = 0.0  # When.
+        self._share = 0.0  # That is shown.
 
     def __call__(self, progress: int, total: int) -> None:
         """
@@ -46,11 +48,12 @@ class CompilationProgressBar:
             total: the steps in all.
         """
         now = time.monotonic()
+        share = min(progress / total, 1.0) if total > 0 else 1.0
         if self._start is None:
             self._start = now
-        elif progress < total and now - self._shown < _INTERVAL:
+        elif share < 1 and share - self._share <= _STEP and now - self._shown < _INTERVAL:
             return
-        self._shown = now
+        self._shown, self._share = now, share
         sys.stderr.write("\r" + self._line(progress, total, now - self._start))
         sys.stderr.flush()
         if progress >= total:

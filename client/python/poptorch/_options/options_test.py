@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 import unittest
@@ -364,6 +365,15 @@ class ProgressTest(unittest.TestCase):
                 "Graph compilation:   1%|          | 1/100 [00:00<00:00]\n",
             ],
         )
+
+    def test_a_long_step_does_not_begin_unseen(self):
+        bar = poptorch.Options().outputMode(OutputMode.All).toDict()["compilation_progress_bar_fn"]
+        file = io.StringIO()
+        with mock.patch("time.monotonic", lambda: 10.0), mock.patch("sys.stderr", file):
+            for progress in (0, 5, 11, 22, 77):
+                bar(progress, 100)
+            bar.close()
+        self.assertEqual(re.findall(r" (\d+)%", file.getvalue()), ["0", "11", "22", "77"])
 
 
 class ErrorsAndLogsTest(unittest.TestCase):
