@@ -1,10 +1,13 @@
 // Programs of PopTorch on the IPUs of a POD.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "tests/support/pod.h"
 
@@ -120,6 +123,28 @@ TEST(PopTorchTest, InstancesAreEqualToTheBit) {
       weights.insert(digest.substr(0, digest.find(" losses")));
   }
   EXPECT_EQ(weights.size(), 1u);
+}
+
+// The example of the manual, on all IPUs of a POD4: its losses fall, and are those of an IPUModel.
+TEST(PopTorchTest, APipelineOfFourStagesTrainsOnAPod4) {
+  if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-pytorch.txt)";
+  TestPod pod(4, {}, Environment());
+  pod.CreatePartition("p4", 4);
+  const std::vector<std::string> pipeline = {"/usr/bin/python3",
+                                             "client/examples/pytorch/pipeline.py"};
+  const Outcome on_pod = pod.Run(pipeline);
+  EXPECT_EQ(on_pod.code, 0) << on_pod.out << on_pod.err;
+  EXPECT_EQ(pod.Shell("grep 'attach .*python' $VPOD_HOME/vipu-agent.log").code, 0);
+  EXPECT_EQ(pod.AttachedIpus(), 0);
+  std::vector<double> losses;
+  std::istringstream lines(on_pod.out);
+  for (std::string line; std::getline(lines, line);)
+    if (const size_t at = line.find("loss "); at != line.npos)
+      losses.push_back(std::stod(line.substr(at + 5)));
+  ASSERT_EQ(losses.size(), 4u) << on_pod.out;
+  EXPECT_TRUE(std::is_sorted(losses.rbegin(), losses.rend())) << on_pod.out;
+  pod.environment()["POPTORCH_IPU_MODEL"] = "1";
+  EXPECT_EQ(pod.Run(pipeline).out, on_pod.out);
 }
 
 }  // namespace
