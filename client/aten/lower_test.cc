@@ -180,6 +180,18 @@ TEST_F(LowerTest, NoGradientFlowsThroughDetach) {
   EXPECT_EQ(gradients[1].size(), 1u);
 }
 
+// So that a norm can take it over: a cast between them would be in the way.
+TEST_F(LowerTest, ReluIsOneOperationInEachType) {
+  for (const v1::DataType type : {v1::FLOAT16, v1::FLOAT32, v1::INT32}) {
+    const Tensor x = Input(type, {3});
+    const size_t before = graph_.nodes().size();
+    const auto result = Lower(graph_, "relu.default", {x});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(graph_.nodes().size(), before + 1);
+    EXPECT_EQ(graph_.TypeOf(result->at(0)), graph_.TypeOf(x));
+  }
+}
+
 // Tensors of the largest rank have no dimension to spare.
 TEST_F(LowerTest, WorksAtTheLargestRank) {
   const graph::Dims dims = {2, 1, 2, 1, 3, 1, 1, 2};
