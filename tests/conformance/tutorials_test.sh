@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# tutorials_test TEST: runs the test of the runner of public programs.
+# tutorials_test TEST: runs a test of a command of this folder.
 set -euo pipefail
 exec /usr/bin/python3 "$1"
