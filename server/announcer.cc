@@ -17,9 +17,10 @@ namespace {
 
 // LimitNICE of the units permits it.
 constexpr int kNice = -10;
-// With an answer. A call that is given up is sent again on a new connection, which on a busy
-// machine takes longer than to wait.
-constexpr std::chrono::seconds kPatience{5};
+// How long a call may take. A call that hangs and the next one, on a new connection, fit into the
+// controller's default timeout, which is five seconds; on a busy machine a call takes longer than
+// on another, and its next attempt, too.
+constexpr std::chrono::seconds kPatience{3};
 
 }  // namespace
 

@@ -43,7 +43,9 @@ absl::Status CheckLossScale(const ProgramSpec& spec) {
       return bad("the bin edge of the loss scale", bin_edge, "above 0 and at most 1");
     if (!(upper_proportion > 0 && upper_proportion < 1))
       return bad("the loss scale's upper proportion", upper_proportion, "above 0 and below 1");
-    if (period < 1) return bad("the loss scale's period", period, "1 or more");
+    // Updates are counted in float32.
+    if (period < 1 || period > 1u << 24)
+      return bad("the loss scale's period", period, "1 to 16777216");
     return absl::OkStatus();
   }
   const auto [growth, backoff, interval] = *spec.automatic_loss_scale;

@@ -12,8 +12,8 @@ namespace vpod::compiler {
 // reaches the variables through them.
 std::vector<graph::Tensor> ValuesWithCountedGradients(const graph::Graph& graph);
 
-// Those among the gradients that are FLOAT16 and that an operation makes which is no view, each
-// once, in the order in which they are made.
+// The FLOAT16 ones among the gradients, without those that views make; each once, in the order in
+// which they are made.
 std::vector<graph::Tensor> CountedGradients(const graph::Graph& graph,
                                             absl::Span<const std::vector<graph::Tensor>> gradients);
 

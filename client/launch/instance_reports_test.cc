@@ -5,6 +5,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <future>
+
 #include "device/base/device_use.h"
 
 namespace vpod::launch {
@@ -142,8 +144,10 @@ TEST(InstanceReportsTest, WhatWasSaidBeforeTheEndIsHeard) {
 TEST(InstanceReportsTest, AnEndWithoutAnErrorIsToldAtOnce) {
   std::vector<int> ended;
   {
+    std::promise<void> told;
     auto reports = InstanceReports::Listen({.instances = 4, .on_success = [&](const auto& report) {
                                               ended.push_back(report.instance);
+                                              if (ended.size() == 1) told.set_value();
                                             }});
     ASSERT_TRUE(reports.ok()) << reports.status();
     Line line((*reports)->where());
@@ -153,6 +157,7 @@ TEST(InstanceReportsTest, AnEndWithoutAnErrorIsToldAtOnce) {
     say(0, ReportKind::kStarted, 0);
     say(1, ReportKind::kEnded, kExit3);
     say(2, ReportKind::kEnded, 0);
+    told.get_future().wait();
     say(3, ReportKind::kToldToEnd, 0);
     say(3, ReportKind::kEnded, 0);
   }

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/compiler/executable_cache.h"
 #include "client/session/profiles.h"
+#include "device/base/status.h"
 
 namespace vpod::poptorch {
 namespace {
@@ -20,9 +21,12 @@ absl::Status WriteReport(const graph::Graph& graph, compiler::CompileOptions opt
   absl::StatusOr<compiler::Compiled> compiled = compiler::Compile(graph, options, progress);
   if (!compiled.ok()) return compiled.status();
   compiled->fits = false;
-  return session::StartProfiles(*compiled, *options.engine,
-                                {.part = {.total_replicas = options.total_replicas}})
-      .status();
+  VPOD_ASSIGN_OR_RETURN(
+      const auto profiler,
+      session::StartProfiles(*compiled, *options.engine,
+                             {.part = {.total_replicas = options.total_replicas}}));
+  if (profiler == nullptr) return absl::ResourceExhaustedError("the disk is full");
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace vpod::vipu {
 namespace {
 
 // Reads `key = "value"` lines; blanks and # comments are allowed. NotFound: the file cannot be
-// read; FailedPrecondition: it is none.
+// read; FailedPrecondition: it is a directory or a device, or too large.
 absl::StatusOr<std::map<std::string, std::string>> ReadHcl(const std::string& path) {
   constexpr size_t kMostBytes = 1 << 20;
   VPOD_ASSIGN_OR_RETURN(const std::string file, base::ReadNamedFile(path, kMostBytes));

@@ -40,7 +40,7 @@ for unit in vipu-server.service vipu-agent.service vipu-agent@.service; do
   [ -n "$(value $unit MemoryMax)" ] || { [ -n "$slice" ] && grep -q '^MemoryMax=' "$units/$slice"; } || fail "$unit may take all memory"
 done
 for unit in vipu-agent.service vipu-agent@.service; do
-  [ "$(value $unit LimitNICE)" = -10 ] || fail "heartbeats of $unit wait with all other threads (kNice in server/announcer.cc)"
+  [ "$(value $unit LimitNICE)" = -10 ] || fail "heartbeats of $unit wait with all other threads"
 done
 [ "$(value vipu-agent.service User)" = "$(value vipu-agent@.service User)" ] || fail "the agents' units have different users"
 [ "$(value vipu-server.service User)" != "$(value vipu-agent.service User)" ] || fail "an agent can read the controller's database: both run as $(value vipu-agent.service User)"

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "device/arch/hardware.h"
 #include "device/base/text.h"
 #include "server/agent/agent_state.h"
 
@@ -103,8 +104,9 @@ void Agent::InstanceEnded(absl::string_view lease_id, const ipuof::v1::AttachIns
     Lease& reserver = *it->second;
     const std::string& partition = reserver.open.partition_id();
     const std::string& id = reserver.open.job().job_id();
-    if (!reserver.open.reserve_only() || id.empty() || reserver.releasing ||
-        instance >= reserver.open.job().num_instances())
+    // A job has no more instances than a POD has IPUs, whatever the reservation says.
+    const uint32_t instances = std::min(reserver.open.job().num_instances(), arch::kMaxIpusPerPod);
+    if (!reserver.open.reserve_only() || id.empty() || reserver.releasing || instance >= instances)
       return;
     reserver.ended_instances.emplace(instance, process);
     for (const std::string& begin : {JobKey(partition, id), JobKey(partition, id + "#")}) {

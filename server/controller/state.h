@@ -195,10 +195,11 @@ class State {
 
   // --- Processes ---
   Process& AddProcess(const std::string& endpoint);
-  // The process was heard, and is up; was not heard for too long.
-  // A heartbeat or a registration has come, or another sign of life of a process that is up.
+  // A heartbeat or a registration has come: the process is up.
   void SetSeen(Process& process, const SignOfLife& now);
+  // Another sign of life has come, of a process that is up.
   void SetHeard(Process& process, const SignOfLife& now);
+  // The process was not heard for too long.
   void SetSilent(Process& process);
   // Nothing is known to be wrong with its machines.
   void ForgetHealth(Process& process);

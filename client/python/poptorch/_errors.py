@@ -88,7 +88,7 @@ GRADIENT_TRACKING = (
     " those of views are tracked"
 )
 LOSS_SCALE_PERIOD = (
-    "automaticLossScalingSettings.updatePeriod is %d, must be from 1 to 4294967295"
+    "automaticLossScalingSettings.updatePeriod is %d, must be from 1 to 16777216"
 )
 FROZEN = "Can't modify frozen Options"
 INVALID_ATTRIBUTE = "Invalid attribute %s."
@@ -357,7 +357,7 @@ HELD_BY_THIS_PROCESS = (
 )
 STREAMS_TOO_LARGE = (
     "The inputs and results of a call take more than the %d bytes that a replica has for them: %s"
-    " has %d bytes in each of %d micro-batches. %s"
+    " has %d bytes in each of %s. %s"
 )
 FEWER_ITERATIONS = "Set Options.deviceIterations, which is %d, to %d or less."
 SMALLER_BATCHES = "Choose a smaller batch_size of the DataLoader."

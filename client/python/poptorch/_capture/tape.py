@@ -197,7 +197,7 @@ class Tape:
         """Everything that tells one tape from another, for comparison and for cache keys."""
         return (
             self.operators, self.values, self.records, self.scopes, self.lines, self.blocks,
-            self.parameters, self.groupings, self.buffers, self.inputs, self.constants, self.results, self.losses,
-            self.checkpoints, self.available_memory, self.partials, self.overlaps, self.prints,
+            self.parameters, self.groupings, self.buffers, self.inputs, self.constants,
+            self.results, self.losses, self.checkpoints, self.available_memory, self.partials, self.overlaps, self.prints,
             self.recomputed, self.regions, self.host_calls,
         )  # fmt: skip

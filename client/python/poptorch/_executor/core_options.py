@@ -100,7 +100,7 @@ def _add_loss_scaling(core: Dict[str, Any], popart: Dict[str, Any]) -> None:
     if setting("gradientTensorTrackingMethod", 0) != 0:
         raise _errors.cpp_error(_errors.GRADIENT_TRACKING)
     period = setting("updatePeriod", 1)
-    if not 1 <= period < 2**32:
+    if not 1 <= period <= 2**24:
         raise _errors.cpp_error(_errors.LOSS_SCALE_PERIOD % period)
     core["automatic_loss_scale"] = {
         "bin_edge": setting("binEdgeLocation", 0.125),

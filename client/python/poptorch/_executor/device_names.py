@@ -14,8 +14,9 @@ from .._capture.tape import Tape
 _OF_PARAMETERS = ("Accl___", "Accl1___", "Accl2___", "Accl3___")
 # What automatic loss scaling has made of the loss scale.
 _LOSS_SCALE = "lossScaleUpdateFactor"
-#: How the names of the optimiser's state begin: also those of the numbers of updates.
-STATE = (*_OF_PARAMETERS, "optimizer/step", _LOSS_SCALE)
+#: How the names of the optimiser's state begin: also those of the numbers of updates, and of what
+#: automatic loss scaling has counted.
+STATE = (*_OF_PARAMETERS, "optimizer/step", "optimizer/lossScale/", _LOSS_SCALE)
 _MODEL = "model/"
 _RESERVED = (
     *_OF_PARAMETERS,

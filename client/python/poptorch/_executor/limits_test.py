@@ -72,7 +72,7 @@ class StreamsTest(unittest.TestCase):
         self.refuse(
             poptorch.inferenceModel(lambda x: x[:, :4] * 2, _options(deviceIterations=1)),
             rows,
-            "input 'x' has 1140850688 bytes in each of 1 micro-batches.",
+            "input 'x' has 1140850688 bytes in each of 1 micro-batch.",
             "Choose a smaller batch_size of the DataLoader.",
         )
 

@@ -130,6 +130,22 @@ class ReplicaGroupsTest(unittest.TestCase):
         training.destroy()
         loaded.destroy()
 
+    def test_files_of_other_groups(self):
+        def training(kind):
+            model = Model(2)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            made = poptorch.trainingModel(model, _options(4), optimizer)
+            model.table.replicaGrouping(kind, 2, _ONE)
+            return made
+
+        saved = training(CommGroupType.Consecutive)
+        saved(self.x[0], self.wanted[0])
+        with tempfile.NamedTemporaryFile() as file:
+            saved.save(file.name)
+            training(CommGroupType.Consecutive).loadExecutable(file.name)
+            with self.assertRaisesRegex(poptorch.Error, "its parameters have other groups"):
+                training(CommGroupType.Orthogonal).loadExecutable(file.name)
+
     def test_one_group_is_as_none(self):
         model = Model()
         training = poptorch.trainingModel(model, _options(2))

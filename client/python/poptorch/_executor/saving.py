@@ -326,3 +326,11 @@ class SavedModels:
                     filename,
                     f"{name} is {list(dims)} there, and {list(tensors[name].shape)} in this model",
                 )
+        asked = self._groupings()
+        given = {
+            id(tensors[tape.parameters[number][0]]): (groups, orthogonal)
+            for number, groups, orthogonal in tape.groupings
+        }
+        # A file that poptorch.load reads gives its model the groups.
+        if asked and asked != given:
+            raise _invalid(filename, "its parameters have other groups of replicas")

@@ -37,7 +37,8 @@ def explained(error: _errors.Error, model: Any, tape: Tape, options: Any) -> _er
         remedy = _errors.FEWER_ITERATIONS % (iterations, most)
     if _RESULT.match(stream):
         remedy += _errors.FEWER_RESULTS
-    arguments = (int(limit), _described(stream, tape), int(size), int(times), remedy)
+    micro_batches = "1 micro-batch" if times == "1" else f"{times} micro-batches"
+    arguments = (int(limit), _described(stream, tape), int(size), micro_batches, remedy)
     return _errors.cpp_error(_errors.STREAMS_TOO_LARGE % arguments)
 
 
