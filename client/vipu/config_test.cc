@@ -244,7 +244,7 @@ TEST_F(ConfigTest, AgentsAreReachedAsTheControllerThatNamedThem) {
   File(".vipu.hcl",
        "api-host=\"secure\"\ntls-ca=\"/no/ca\"\ntls-cert=\"/no/crt\"\ntls-key=\"/no/key\"\n");
   for (const char* secure : {"secure:8090", ""})
-    EXPECT_TRUE(absl::IsInvalidArgument(TlsOf(secure).status())) << secure;
+    EXPECT_TRUE(absl::IsFailedPrecondition(TlsOf(secure).status())) << secure;
   const auto other = TlsOf("other:8090");
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_FALSE(other->has_value());
@@ -253,7 +253,8 @@ TEST_F(ConfigTest, AgentsAreReachedAsTheControllerThatNamedThem) {
 TEST_F(ConfigTest, TlsFilesAreAllOrNone) {
   EXPECT_FALSE(DiscoverConfig({})->tls.has_value());
   setenv("VIPU_CLI_TLS_CA", "/no/ca.crt", 1);
-  EXPECT_EQ(Error({}), "cannot read /no/ca.crt: No such file or directory (--tls-ca)");
+  EXPECT_EQ(Error({}, absl::StatusCode::kFailedPrecondition),
+            "cannot read /no/ca.crt: No such file or directory (--tls-ca)");
   const std::string ca = File("ca.crt", "text\n");
   setenv("VIPU_CLI_TLS_CA", ca.c_str(), 1);
   EXPECT_EQ(Error({}), "TLS needs --tls-ca, --tls-cert and --tls-key; --tls-cert is missing");
