@@ -61,7 +61,7 @@ def load(model, *device) -> None:
 
 def _is_held_by_this_process(message: str) -> bool:
     """Whether an agent's refusal says that this process has the IPUs already."""
-    holder = re.search(r"in use by process (\d+) \(.*\) on ([^\s,]+), attached", message)
+    holder = re.search(r"in use by process (\d+) \(.*\)(?: of .*)? on ([^\s,]+), attached", message)
     return holder is not None and holder.groups() == (str(os.getpid()), socket.gethostname())
 
 

@@ -91,7 +91,7 @@ class HeldIpusTest(unittest.TestCase):
         """What the program is told when a process holds the IPUs."""
         told = (
             f"Failed to acquire 1 IPU(s): device 0 is in use by process {pid}{namespace} (python3)"
-            f" on {host}, attached 3 s ago; 0 of 1 IPUs of partition p1 are free. "
+            f" of alice on {host}, attached 3s ago; no IPU of partition p1 is free. "
         )
 
         class Busy:
@@ -107,7 +107,7 @@ class HeldIpusTest(unittest.TestCase):
 
     def test_this_process(self):
         self.assertIn(
-            "are free. That is this process: call detachFromDevice() or destroy()",
+            "is free. That is this process: call detachFromDevice() or destroy()",
             self.message(os.getpid(), socket.gethostname()),
         )
 
