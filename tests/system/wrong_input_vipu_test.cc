@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(
              {{"VIPU_CLI_API_PORT", "x"}}},
         Case{"NoConfigurationFile",
              Vipu({"list", "partitions", "--config", "/nope"}),
-             2,
+             1,
              "/nope",
              {{"VIPU_CLI_API_HOST", ""}}},
         Case{"BrokenConfigurationFile",
