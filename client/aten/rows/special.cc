@@ -85,10 +85,12 @@ Term LogAddExp2(Term a, Term b) {
   return Larger(a, b) + Log1p(smaller) * (1 / std::numbers::ln2);
 }
 
-// x log(y), 0 where x is, unless y is not a number.
+// x log(y), 0 where x is, unless y is not a number. The slope by x is log(y) where that is finite,
+// also if x is 0.
 Term XLogY(Term x, Term y) {
+  const Term finite = And(y > 0, y.Apply(v1::LESS, y.Number(kInfinity)));
   const Term none = And(x == 0, Equal(y, y));
-  return Where(none, 0.0, x * Log(Where(none, 1, y)));
+  return Where(finite, x * Log(Where(finite, y, 1)), Where(none, 0.0, x * Log(Where(none, 1, y))));
 }
 
 // (self, for not-a-number, for infinity, for minus infinity): by default 0 and the ends of the

@@ -104,5 +104,6 @@ def both_extremes(case, name):
 
 @define("trace.default")
 def trace(case, name):
-    dims = draw(case, 1, 7, 2)
+    # PyTorch 1.13 puts the gradient of a matrix with more rows than columns at wrong places.
+    dims = sorted(draw(case, 1, 7, 2))
     aten(case, name, integers(case, dims, -9, 9) if case.chance(0.2) else floats(case, dims))

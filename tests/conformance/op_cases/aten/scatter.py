@@ -64,8 +64,10 @@ def index_fill(case, name):
     dims = shape(case)
     axis = axis_of(case, dims)
     length = dims[axis] if dims else 1
-    # PyTorch's gradient of an element does not take negative indices.
-    indices = integers(case, case.one_of([[3], [1], []]), 0, length)
+    # PyTorch's gradient of an element does not take negative indices, and counts the element once
+    # for each of equal indices.
+    counts = [[3], [1], []] if name.endswith("Scalar") else [[1], []]
+    indices = integers(case, case.one_of(counts), 0, length)
     aten(case, name, floats(case, dims), axis, indices, 0.75 if name.endswith("Scalar") else floats(case, []), check=close())
 
 
