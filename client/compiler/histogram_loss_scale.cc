@@ -147,7 +147,7 @@ void Update::EmitHistogramLossScale() {
   placement_.SetOrigin(kLossScaleName, Origin::UPDATE);
   const uint32_t home = graph_.values()[loss_scale_.id].ipu;
   const uint32_t factor = placement_.Place(loss_scale_factor_.id, home);
-  // What the optimisers divide by; the factor changes behind it.
+  // The optimisers divide by this scale; the factor changes after they have run.
   const uint32_t scale = EmitBinary(home, MULTIPLY, placement_.Place(loss_scale_.id, home), factor);
   scales_[home] = scale;
   if (counts_.empty()) return;

@@ -79,7 +79,7 @@ class Positions {
   // The position of a move; kBefore if it is made once, before all micro-batches.
   uint32_t OfMove(uint32_t move) const { return moves_[move]; }
   static constexpr uint32_t kBefore = ~0u - 1;
-  // Whether each micro-batch makes the move; an update makes those that no body has.
+  // Whether each micro-batch makes the move; an update makes the moves that no body has.
   bool IsInPipeline(uint32_t move) const {
     return moves_[move] != kBefore && moves_[move] != kNone;
   }

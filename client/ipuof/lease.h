@@ -61,7 +61,7 @@ class Lease {
   void Detach();
   // Ends the run, and has later ones and the job fail; what was loaded and its variables stay.
   void CancelRuns();
-  // Of a reservation: an instance's process has ended, so that the others do not wait for it.
+  // Tells the agent, for a reservation, that an instance's process has ended: others stop waiting.
   void TellInstanceEnded(const v1::AttachInstanceEnded& ended);
 
   const v1::Attached& attached() const;

@@ -1,4 +1,4 @@
-// What poprun says of a job that failed.
+// The words in which poprun reports a job that failed.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ struct LostInstance {
   std::string host;
 };
 
-// What is known of the end of a job whose mpirun failed.
+// The facts that poprun has about the end of a job whose mpirun failed.
 struct JobEnd {
   // The supervisors' reports; none: there were no supervisors.
   std::optional<std::vector<InstanceReport>> reports = std::nullopt;

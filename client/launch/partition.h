@@ -48,8 +48,8 @@ class JobPartition {
   absl::Status ComputeTargetOptions();
   // POPLAR_TARGET_OPTIONS as JSON, keys in their order; once they are computed.
   const std::string& target_options() const { return target_options_; }
-  // Tells the agents that an instance has ended, for the others that wait for it. From any thread,
-  // while IPUs are kept.
+  // Tells the agents that an instance has ended, so that other instances do not wait for it. May be
+  // called on any thread while IPUs are kept.
   void TellEnded(const InstanceReport& report);
   // The first instance that was lost, if any; known while IPUs are kept.
   std::optional<LostInstance> lost_instance();

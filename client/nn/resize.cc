@@ -146,7 +146,7 @@ class Axis {
   const size_t rank_;
 };
 
-// Of weights of a dimension, 256 MiB of the executable.
+// The most weights of a dimension: they take 256 MiB of the executable.
 constexpr int64_t kMaxWeights = int64_t{1} << 26;
 
 absl::Status Check(const TensorType& type, const Dims& size, const ResizeOptions& options) {

@@ -61,7 +61,7 @@ TEST(ResizeTest, TakesAScaleThatIsNotTheQuotientOfTheLengths) {
   EXPECT_EQ(Resized({1, 1, 5}, pixels, {7}, options), (std::vector<float>{0, 0, 8, 8, 16, 16, 24}));
 }
 
-// Each pixel of the result is made of those that it covers; the weights are (3 3 1) / 7.
+// A pixel of the result is a mean of the pixels that it covers, with the weights (3 3 1) / 7.
 TEST(ResizeTest, SmallerImagesAreAntialiased) {
   ResizeOptions options{.interpolation = Interpolation::kLinear, .antialias = true};
   const auto expect = [&](const Dims& dims, const Dims& size, const std::vector<float>& wanted) {

@@ -35,7 +35,7 @@ TapeProgram GroupedTape(const ReplicaGroups& groups, uint32_t processes = 1) {
 }
 
 TEST(ReplicaGroups, HaveParametersOfTheirOwn) {
-  // Of the replicas {0, 1} and {2, 3}, or {0, 2} and {1, 3}.
+  // The groups are the replicas {0, 1} and {2, 3}, or {0, 2} and {1, 3}.
   const std::pair<Vector, Vector> expected[] = {{{0, 2, 1, 2, 6, 4, 9, 4}, {0, 0, -2, 2}},
                                                 {{0, 2, 3, 4, 2, 2, 9, 4}, {-1, 0, -1, 2}}};
   for (const bool orthogonal : {false, true}) {

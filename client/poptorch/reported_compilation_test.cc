@@ -1,4 +1,4 @@
-// What a compilation for IPUs leaves of a model that does not fit them.
+// A compilation for IPUs leaves a profile of a model that does not fit them.
 #include "client/poptorch/reported_compilation.h"
 
 #include <gmock/gmock.h>

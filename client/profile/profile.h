@@ -24,7 +24,7 @@ struct ProfileOptions {
   uint32_t runs = 2;         // of each program that are recorded; pva::kMostRows at most
   bool is_model = false;     // an IPUModel
   model::Topology topology;  // of the job
-  // Of moving the weights once before a run and once after it, which runs do not contain.
+  // The cycles of moving the weights once before a run and once after it; runs do not contain them.
   base::Cycles weights_from_host, weights_to_host;
   std::map<std::string, std::string> engine_options;  // as the user gave them
   std::string session;                                // a random id, of Profiler::Create

@@ -1,4 +1,4 @@
-// Agents from which no heartbeat comes: those that are lost are Down in time, and those that are
+// Agents from which no heartbeat comes: lost agents are Down in time, and agents that are
 // late, or that only the controller is late to hear, are not.
 #include <gtest/gtest.h>
 

@@ -32,7 +32,7 @@ Outputs PutWhere(const Call& call, size_t first);
 
 // Indices in the place of masks beside other indices: the places of their true elements, in order.
 struct WithoutMasks {
-  Dims dims;        // self's, those that a mask covers as one
+  Dims dims;        // of self; the dimensions that a mask covers count as one
   Tensors indices;  // of these dimensions
   // BOOL, invalid where a length of the other arguments says how many true elements there are:
   // which of the last dimension of the indices write nothing, because there are fewer.

@@ -57,7 +57,7 @@ std::optional<int64_t> LengthOfValues(const Call& call, const WithoutMasks& give
   return length == 1 ? std::nullopt : std::optional(length);
 }
 
-// Self's dimensions, with those that a mask covers as one.
+// The dimensions of self, where the dimensions that a mask covers count as one.
 absl::StatusOr<Dims> JoinedDims(const Call& call) {
   const TensorType self = call.TypeOf(call.tensor(0));
   Dims joined;
@@ -75,9 +75,9 @@ absl::StatusOr<Dims> JoinedDims(const Call& call) {
   return joined;
 }
 
-// For each number up to `length`, the place of the true element that has it, INT32; behind the last
-// one the number of elements, which is no place. More of them than that fail the run. `repeats`: a
-// single one is there for every number.
+// The places of the first `length` true elements, INT32. If there are fewer, the rest have the
+// number of elements, which lies past the last place; if there are more, the run fails. With
+// `repeats` a single true element is at every number.
 Tensor PlacesOfTrue(const Call& call, Tensor mask, int64_t length, bool repeats) {
   Graph& graph = call.graph();
   const int64_t elements = call.TypeOf(mask).elements();

@@ -203,7 +203,7 @@ class MistakesTest(unittest.TestCase):
         mistake.check(self)
 
     def test_names_of_modules(self):
-        """Names that are no identifiers, or long, or not in ASCII, are names."""
+        """Modules may have names with blanks, long names, and names outside ASCII."""
         torch.manual_seed(0)
         for name in ("a b", "höhe", "x" * 300, "weight", "lossScale", "a/b", "0", "optimizer/a"):
             with self.subTest(name[:20]):

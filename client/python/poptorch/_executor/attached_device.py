@@ -18,7 +18,7 @@ _TO_DEVICE = "Writing optimiser state tensors from host to IPU memory."
 
 
 class AttachedDevice:
-    """The part of PoplarExecutor that holds IPUs, and keeps the state of those that it left."""
+    """The part of PoplarExecutor that holds IPUs, and keeps the state of IPUs that it has left."""
 
     _core: Optional[Any]
     _options: Any

@@ -65,5 +65,5 @@ def tape_on_device(tape: Tape) -> Tape:
 
 
 def state_variables(variables: Dict[str, Any]) -> Dict[str, Any]:
-    """Those of the optimiser's state among variables of the device, as `of_state` names them."""
+    """The variables of the device that are the optimiser's state, as `of_state` names them."""
     return {of_state(name): v for name, v in variables.items() if name.startswith(STATE)}
