@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 
 namespace vpod::base {
 namespace {
@@ -78,9 +79,10 @@ std::shared_ptr<grpc::ChannelCredentials> AnyMember(const Tls& tls) {
 
 }  // namespace
 
-void QuietGrpc() {
+void PrepareGrpc() {
   if (std::getenv("GRPC_VERBOSITY") == nullptr)
     gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }
 
 absl::Status CheckMayConnect() {
@@ -95,7 +97,7 @@ absl::Status CheckMayConnect() {
 std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
                                        const std::optional<Tls>& tls,
                                        grpc::ChannelArguments arguments) {
-  QuietGrpc();
+  PrepareGrpc();
   pid_t none = 0;
   connected_process.compare_exchange_strong(none, getpid());
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

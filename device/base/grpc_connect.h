@@ -33,8 +33,10 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
 // (completion_queue_cc.cc), in which an answer would lie unread if both did.
 void KeepCallbackThreads();
 
-// gRPC writes of failed handshakes to stderr in a form of its own; calls report them as well. After
-// this call, which Connect makes, it does not, unless GRPC_VERBOSITY is set.
-void QuietGrpc();
+// Sets what gRPC does in the whole process, before it is used; Connect does so. gRPC writes nothing
+// to stderr unless GRPC_VERBOSITY is set, since calls report failed handshakes as well. Its mutexes
+// are not searched for deadlocks: Debian builds Abseil with that search, for which all threads of a
+// process share one graph.
+void PrepareGrpc();
 
 }  // namespace vpod::base

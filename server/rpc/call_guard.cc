@@ -131,7 +131,6 @@ void DestroyGuard(void* guard) { delete static_cast<CallGuard*>(guard); }
 class GuardedTls final : public grpc::ServerCredentials {
  public:
   GuardedTls(const base::Tls& tls, Authenticate authenticate) {
-    base::QuietGrpc();
     grpc_ssl_pem_key_cert_pair pair{tls.key.c_str(), tls.certificate.c_str()};
     credentials_ = grpc_ssl_server_credentials_create_ex(
         tls.ca.c_str(), &pair, 1, GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY,
@@ -158,6 +157,7 @@ class GuardedTls final : public grpc::ServerCredentials {
 
 std::shared_ptr<grpc::ServerCredentials> GuardedCredentials(const std::optional<base::Tls>& tls,
                                                             Authenticate authenticate) {
+  base::PrepareGrpc();
   if (!tls.has_value()) return grpc::InsecureServerCredentials();
   return std::make_shared<GuardedTls>(*tls, std::move(authenticate));
 }
