@@ -102,14 +102,13 @@ absl::Status Client::CreatePartition(vipuuser::CreatePartitionRequest request) {
   const auto deadline = std::chrono::system_clock::now() + kRestartPatience;
   bool reached = false;
   while (true) {
-    grpc::ClientContext context;
-    impl_->Prepare(context);
-    const auto used = impl_->Current();
     vipuuser::CreatePartitionReply reply;
-    const grpc::Status ended = used->user->CreatePartition(&context, request, &reply);
-    reached = reached || AnswerWasLost(ended);
-    const absl::Status status = impl_->Ended(used, ended);
-    if (!absl::IsUnavailable(status) || IsOfTheStore(ended) || !reached) return status;
+    const auto outcome = impl_->Make([&](grpc::ClientContext& context, Connection::Stubs& stubs) {
+      return stubs.user->CreatePartition(&context, request, &reply);
+    });
+    reached = reached || AnswerWasLost(outcome.status);
+    const absl::Status status = impl_->Ended(outcome);
+    if (!absl::IsUnavailable(status) || IsOfTheStore(outcome.status) || !reached) return status;
     if (!impl_->Current()->channel->WaitForConnected(deadline)) return status;
   }
 }

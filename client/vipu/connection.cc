@@ -1,5 +1,9 @@
 #include "client/vipu/connection.h"
 
+#include <algorithm>
+#include <random>
+#include <thread>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "device/base/connection_failure.h"
@@ -7,6 +11,18 @@
 
 namespace vpod::vipu {
 namespace {
+
+using std::chrono::milliseconds;
+
+// Between attempts of a call.
+constexpr milliseconds kFirstPause(50), kLongestPause(1000);
+
+// From half of `longest` to all of it, so that clients that were refused together do not return
+// together.
+milliseconds RandomPart(milliseconds longest) {
+  std::random_device random;
+  return milliseconds(std::uniform_int_distribution(longest.count() / 2, longest.count())(random));
+}
 
 // Where the address comes from, as a sentence with a blank before it.
 std::string SourceText(const std::string& source) {
@@ -47,15 +63,27 @@ void Connection::Drop(const std::shared_ptr<Stubs>& failed) {
   if (stubs == failed) stubs = nullptr;
 }
 
-void Connection::Prepare(grpc::ClientContext& context) const {
-  context.set_deadline(std::chrono::system_clock::now() + timeout);
-  context.AddMetadata("vipu-user-id", config.user_id);
-  // No controller without TLS asks for it, and anybody could read it.
-  if (!config.access_key.empty() && config.tls.has_value())
-    context.AddMetadata("vipu-access-key", config.access_key);
+Connection::Outcome Connection::Make(
+    const std::function<grpc::Status(grpc::ClientContext&, Stubs&)>& call) {
+  const auto deadline = std::chrono::system_clock::now() + timeout;
+  for (auto longest = kFirstPause;; longest = std::min(2 * longest, kLongestPause)) {
+    grpc::ClientContext context;
+    context.set_deadline(deadline);
+    context.AddMetadata("vipu-user-id", config.user_id);
+    // No controller without TLS asks for it, and anybody could read it.
+    if (!config.access_key.empty() && config.tls.has_value())
+      context.AddMetadata("vipu-access-key", config.access_key);
+    const std::shared_ptr<Stubs> used = Current();
+    const grpc::Status status = call(context, *used);
+    if (!base::IsBusy(status)) return {used, status};
+    const auto pause = RandomPart(longest);
+    if (std::chrono::system_clock::now() + pause >= deadline) return {used, status};
+    std::this_thread::sleep_for(pause);
+  }
 }
 
-absl::Status Connection::Ended(const std::shared_ptr<Stubs>& used, const grpc::Status& status) {
+absl::Status Connection::Ended(const Outcome& outcome) {
+  const auto& [used, status] = outcome;
   if (base::IsConnectionFailure(status) && !IsOfTheStore(status)) {
     const bool connected = used->channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
     Drop(used);

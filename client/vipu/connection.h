@@ -56,10 +56,17 @@ struct Connection {
   // A channel that failed reconnects in its own time (seconds, as nothing polls it between calls):
   // the next call makes a new one.
   void Drop(const std::shared_ptr<Stubs>& failed);
-  // Gives a call its deadline and credentials.
-  void Prepare(grpc::ClientContext& context) const;
+  // A call that has ended, and by which stubs it was made.
+  struct Outcome {
+    std::shared_ptr<Stubs> used;
+    grpc::Status status;
+  };
+  // Makes a call with deadline and credentials, and makes it again after a pause while the
+  // controller has no thread for it, as when a job's instances start at once. All attempts together
+  // last no longer than one call may.
+  Outcome Make(const std::function<grpc::Status(grpc::ClientContext&, Stubs&)>& call);
   // Returns the status of a finished call for the caller.
-  absl::Status Ended(const std::shared_ptr<Stubs>& used, const grpc::Status& status);
+  absl::Status Ended(const Outcome& outcome);
   // "30 s"
   std::string Patience() const;
 
@@ -69,12 +76,10 @@ struct Connection {
                              const Request& request) {
     VPOD_RETURN_IF_ERROR(base::CheckMayConnect());
     VPOD_RETURN_IF_ERROR(base::CheckUtf8(request));
-    grpc::ClientContext context;
-    Prepare(context);
-    const std::shared_ptr<Stubs> used = Current();
     Reply reply;
-    VPOD_RETURN_IF_ERROR(
-        Ended(used, (used->Get(static_cast<Stub*>(nullptr)).*method)(&context, request, &reply)));
+    VPOD_RETURN_IF_ERROR(Ended(Make([&](grpc::ClientContext& context, Stubs& stubs) {
+      return (stubs.Get(static_cast<Stub*>(nullptr)).*method)(&context, request, &reply);
+    })));
     return reply;
   }
 
@@ -84,12 +89,11 @@ struct Connection {
                       const Request& request, const std::function<void(const Reply&)>& each) {
     VPOD_RETURN_IF_ERROR(base::CheckMayConnect());
     VPOD_RETURN_IF_ERROR(base::CheckUtf8(request));
-    grpc::ClientContext context;
-    Prepare(context);
-    const std::shared_ptr<Stubs> used = Current();
-    const auto reader = (used->Get(static_cast<Stub*>(nullptr)).*method)(&context, request);
-    for (Reply reply; reader->Read(&reply);) each(reply);
-    return Ended(used, reader->Finish());
+    return Ended(Make([&](grpc::ClientContext& context, Stubs& stubs) {
+      const auto reader = (stubs.Get(static_cast<Stub*>(nullptr)).*method)(&context, request);
+      for (Reply reply; reader->Read(&reply);) each(reply);
+      return reader->Finish();
+    }));
   }
 
   const ClientConfig config;

@@ -47,8 +47,15 @@ class FakeCall : public grpc::ServerGenericBidiReactor {
     {
       base::MutexLock lock(controller_.mutex_);
       controller_.requests_[method_] = ok ? Bytes(request_) : "";
+      ++controller_.calls_[method_];
+      FakeController::Refusals& refusals = controller_.refusals_[method_];
       const auto it = controller_.answers_.find(method_);
-      answer_ = it == controller_.answers_.end() ? FakeController::Canned{{""}, {}} : it->second;
+      if (refusals.calls > 0) {
+        --refusals.calls;
+        answer_.status = refusals.status;
+      } else {
+        answer_ = it == controller_.answers_.end() ? FakeController::Canned{{""}, {}} : it->second;
+      }
     }
     OnWriteDone(true);
   }
@@ -99,6 +106,16 @@ void FakeController::Answer(const std::string& method,
   if (reply.empty() && status.ok()) canned.replies.emplace_back();
   base::MutexLock lock(mutex_);
   answers_[method] = std::move(canned);
+}
+
+void FakeController::RefuseFirst(const std::string& method, int calls, const absl::Status& status) {
+  base::MutexLock lock(mutex_);
+  refusals_[method] = {calls, status};
+}
+
+int FakeController::Calls(const std::string& method) {
+  base::MutexLock lock(mutex_);
+  return calls_[method];
 }
 
 std::string FakeController::LastBytes(const std::string& method) {

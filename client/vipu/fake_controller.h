@@ -24,6 +24,10 @@ class FakeController {
   // for an empty reply; then the status.
   void Answer(const std::string& method, const std::vector<const google::protobuf::Message*>& reply,
               const absl::Status& status = absl::OkStatus());
+  // Refuses the first `calls` calls of a method; later ones get their answers.
+  void RefuseFirst(const std::string& method, int calls, const absl::Status& status);
+  // How often a method was called.
+  int Calls(const std::string& method);
   // The last request of a method. Fails the test when there was none.
   template <class Request>
   Request Last(const std::string& method) {
@@ -45,7 +49,13 @@ class FakeController {
 
   base::Mutex mutex_;
   std::map<std::string, Canned> answers_ ABSL_GUARDED_BY(mutex_);
+  struct Refusals {
+    int calls = 0;
+    absl::Status status;
+  };
+  std::map<std::string, Refusals> refusals_ ABSL_GUARDED_BY(mutex_);  // that are still to come
   std::map<std::string, std::string> requests_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, int> calls_ ABSL_GUARDED_BY(mutex_);
   std::string user_id_ ABSL_GUARDED_BY(mutex_), access_key_ ABSL_GUARDED_BY(mutex_);
   struct Server;
   std::unique_ptr<Server> server_;

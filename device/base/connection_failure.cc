@@ -89,6 +89,11 @@ std::string ConnectionFailure(const std::optional<Tls>& tls, const std::string& 
                            "--tls-key)";
 }
 
+bool IsBusy(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+         status.error_message() == kBusy;
+}
+
 std::string AsSentence(const std::string& phrase) {
   std::string sentence = absl::StrCat(phrase, ".");
   sentence[0] = absl::ascii_toupper(static_cast<unsigned char>(sentence[0]));

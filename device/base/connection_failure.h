@@ -1,4 +1,5 @@
-// Why a server of the POD was not reached, in words for people: gRPC's own are for programmers.
+// Why a server of the POD was not reached, or did not begin a call, in words for people: gRPC's own
+// are for programmers.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -19,6 +20,12 @@ bool IsConnectionFailure(const grpc::Status& status);
 // connection, the function looks for it, for two seconds at most.
 std::string ConnectionFailure(const std::optional<Tls>& tls, const std::string& endpoint,
                               const grpc::Status& status);
+
+// What the controller answers to a call for which it has no thread. The call has not begun, so that
+// a client may make it again.
+inline constexpr char kBusy[] =
+    "The controller answers as many calls as it can at the moment; try again.";
+bool IsBusy(const grpc::Status& status);
 
 // The phrase as a sentence: "Nobody listens there."
 std::string AsSentence(const std::string& phrase);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "device/base/connection_failure.h"
 #include "server/rpc/call_watch.h"
 
 namespace vpod::rpc {
@@ -62,9 +63,7 @@ class UnreadAnswers::Interceptor : public grpc::experimental::Interceptor {
   }
   static void ReplaceWords(grpc::experimental::InterceptorBatchMethods& methods) {
     if (methods.GetSendStatus().error_message() != kNoThread) return;
-    methods.ModifySendStatus(
-        grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                     "The controller answers as many calls as it can at the moment; try again."));
+    methods.ModifySendStatus(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, base::kBusy));
   }
 
   UnreadAnswers& unread_;
