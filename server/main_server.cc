@@ -39,6 +39,8 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
+int Fail(const absl::Status& status) { return Fail(status, base::ExitCode(status)); }
+
 absl::Status GenerateCertificates(const ServerOptions& options) {
   VPOD_RETURN_IF_ERROR(security::GenerateCertificates(options.certs_dir, options.tls_hosts));
   for (const char* role : {"server", "client"}) {
@@ -63,7 +65,7 @@ absl::Status Init(const ServerOptions& options) {
   admin.set_admin(true);
   if (options.secure) {
     VPOD_RETURN_IF_ERROR(controller::CheckId(admin.id()));
-    VPOD_RETURN_IF_ERROR(security::CheckNoCertificates(options.certs_dir));
+    VPOD_RETURN_IF_ERROR(security::CheckCanGenerate(options.certs_dir, options.tls_hosts));
   }
   VPOD_ASSIGN_OR_RETURN(const auto store,
                         Store::Open(options.storage, Store::OpenMode::kCreateOnly));
@@ -158,7 +160,7 @@ int Main(int argc, char** argv) {
   rpc::BlockStopSignals();
   rpc::AllowManyDescriptors();
   const auto parsed = ParseServerOptions(argc, argv);
-  if (!parsed.ok()) return Fail(parsed.status(), base::ExitCode(parsed.status()));
+  if (!parsed.ok()) return Fail(parsed.status());
   if (!parsed->has_value()) return 0;
   const ServerOptions& options = **parsed;
   if (options.version) {
@@ -166,7 +168,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   if (absl::Status status = rpc::SetUpLog(options.log_level, options.log_file); !status.ok())
-    return Fail(status, 2);
+    return Fail(status);
   for (const std::string& address : {options.user_listen, options.admin_listen}) {
     if (address.empty()) continue;
     const absl::Status status =
@@ -189,7 +191,7 @@ int Main(int argc, char** argv) {
   if (!options.restore.empty()) return Print(Restore(options.restore, options.storage));
   if (options.init || options.tls_init) {
     const absl::Status status = options.init ? Init(options) : GenerateCertificates(options);
-    return status.ok() ? 0 : Fail(status, 1);
+    return status.ok() ? 0 : Fail(status);
   }
   const absl::Status status = Serve(options);
   return status.ok() ? 0 : Fail(status, 1);

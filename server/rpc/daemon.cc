@@ -136,7 +136,7 @@ absl::Status SetUpLog(const std::string& level, const std::string& file) {
   const std::filesystem::path directory = std::filesystem::path(file).parent_path();
   std::error_code error;
   if (!directory.empty() && !std::filesystem::is_directory(directory, error)) {
-    return absl::InvalidArgumentError(
+    return absl::FailedPreconditionError(
         absl::StrCat("cannot write log file ", file, ": its directory does not exist"));
   }
   std::shared_ptr<spdlog::sinks::sink> to = std::make_shared<spdlog::sinks::stderr_sink_mt>();

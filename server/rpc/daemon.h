@@ -33,7 +33,8 @@ void NotifyAlive();
 void EndWithin(std::chrono::seconds limit);
 
 // Sends the log to `file`, which is rotated by size, or to stderr when empty, within the limits of
-// log_budget.h. `level` is trace, debug, info, warn, error or off.
+// log_budget.h. `level` is trace, debug, info, warn, error or off. InvalidArgument: it is none of
+// these. FailedPrecondition: the file cannot be written.
 absl::Status SetUpLog(const std::string& level, const std::string& file);
 
 // PermissionDenied when `address` (host:port) reaches beyond loopback and is not `allowed_beyond`,

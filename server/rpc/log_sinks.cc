@@ -29,7 +29,7 @@ absl::StatusOr<std::shared_ptr<RotatingFileSink>> RotatingFileSink::Open(const s
   base::UniqueFd file = OpenToAppend(path, 0644);
   struct stat info {};
   if (!file.valid() || fstat(file.get(), &info) != 0) {
-    return absl::InvalidArgumentError(
+    return absl::FailedPreconditionError(
         absl::StrCat("cannot write log file ", path, ": ", std::strerror(errno)));
   }
   return std::shared_ptr<RotatingFileSink>(

@@ -26,6 +26,7 @@ class RotatingFileSink : public spdlog::sinks::base_sink<std::mutex> {
   static constexpr uint64_t kMostBytes = 10 << 20;
   static constexpr int kOlderFiles = 4;
 
+  // FailedPrecondition: the file cannot be written.
   static absl::StatusOr<std::shared_ptr<RotatingFileSink>> Open(const std::string& path,
                                                                 uint64_t most_bytes = kMostBytes);
 

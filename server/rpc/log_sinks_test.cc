@@ -78,8 +78,9 @@ TEST_F(RotatingFileSinkTest, ADaemonGoesOnIfNoOtherFileCanBeMade) {
 }
 
 TEST_F(RotatingFileSinkTest, AFileThatCannotBeWrittenIsNamed) {
-  EXPECT_EQ(RotatingFileSink::Open(directory_).status().message(),
-            "cannot write log file " + directory_ + ": Is a directory");
+  const absl::Status status = RotatingFileSink::Open(directory_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(), "cannot write log file " + directory_ + ": Is a directory");
 }
 
 // A million refused calls of one user, a fiftieth of them here.

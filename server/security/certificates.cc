@@ -19,6 +19,7 @@
 #include "device/base/openssl.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "device/base/tls.h"
 #include "device/base/unique_fd.h"
 
@@ -170,13 +171,13 @@ absl::Status CheckHosts(const std::vector<std::string>& hosts) {
                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                           "0123456789.-:*") == std::string::npos;
     if (!good) {
-      return absl::InvalidArgumentError(absl::StrCat("'", host, "' is not a host name or address"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--tls-hosts: '", base::Printable(host),
+                       "' is not a name or address; give 1 to 253 letters, digits and '.-:*'"));
     }
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::Status CheckNoCertificates(const std::string& directory) {
   for (const char* name : {"/server", "/client"}) {
@@ -190,10 +191,17 @@ absl::Status CheckNoCertificates(const std::string& directory) {
   return absl::OkStatus();
 }
 
+}  // namespace
+
+absl::Status CheckCanGenerate(const std::string& directory,
+                              const std::vector<std::string>& more_hosts) {
+  VPOD_RETURN_IF_ERROR(CheckHosts(more_hosts));
+  return CheckNoCertificates(directory);
+}
+
 absl::Status GenerateCertificates(const std::string& directory,
                                   const std::vector<std::string>& more_hosts) {
-  VPOD_RETURN_IF_ERROR(CheckHosts(more_hosts));
-  VPOD_RETURN_IF_ERROR(CheckNoCertificates(directory));
+  VPOD_RETURN_IF_ERROR(CheckCanGenerate(directory, more_hosts));
   VPOD_ASSIGN_OR_RETURN(const Identity authority,
                         Issue({"V-IPU POD authority", "critical,CA:TRUE,pathlen:0",
                                "critical,keyCertSign,cRLSign", nullptr, ""},

@@ -83,6 +83,8 @@ TEST_F(CertificatesTest, HostThatIsNoneIsRefused) {
   for (const char* host : {"", "a,DNS:b", "a b", "x\n"}) {
     EXPECT_EQ(GenerateCertificates(directory_, {host}).code(), absl::StatusCode::kInvalidArgument)
         << host;
+    EXPECT_EQ(CheckCanGenerate(directory_, {host}).code(), absl::StatusCode::kInvalidArgument)
+        << host;
   }
   EXPECT_FALSE(fs::exists(directory_));
 }

@@ -45,6 +45,20 @@ TEST_F(ServerConfigTest, OptionsComeFromTheFileAndTheCommandLineWins) {
   EXPECT_EQ(init.out, "Initialised storage: " + other + "\n");
 }
 
+// A storage without certificates would be in the way of the next attempt.
+TEST_F(ServerConfigTest, InitMakesNothingIfANameIsWrong) {
+  const std::string storage = pod_.directory() + "/new.db", certs = pod_.directory() + "/certs";
+  const auto init = [&](const std::string& option, const std::string& value) {
+    return pod_.Run({"vipu-server", "--config", "/dev/null", "--storage", storage, "--certs-dir",
+                     certs, "--init", "--secure", option, value});
+  };
+  ExpectRefused(init("--tls-hosts", "a b"), "--tls-hosts: 'a b' is not a name or address");
+  ExpectRefused(init("--default-user-id", "a b"), "Invalid id 'a b'");
+  EXPECT_FALSE(std::filesystem::exists(storage));
+  EXPECT_FALSE(std::filesystem::exists(certs));
+  EXPECT_EQ(init("--tls-hosts", "ctrl.site.example").code, 0);
+}
+
 TEST_F(ServerConfigTest, WhatIsWrongIsNamed) {
   const auto run = [&](const std::string& file) {
     return pod_.Run({"vipu-server", "--config", file, "--init"});
