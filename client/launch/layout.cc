@@ -8,6 +8,7 @@
 #include "client/render/table.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
+#include "device/base/counted.h"
 #include "device/base/status.h"
 
 namespace vpod::launch {
@@ -78,8 +79,9 @@ absl::StatusOr<Layout> MakeLayout(const Options& options, std::vector<std::strin
   }
   if (const uint64_t ipus = uint64_t{layout.replicas} * layout.ipus_per_replica;
       ipus > arch::kMaxIpusPerPod) {
-    return Wrong(absl::StrCat(layout.replicas, " replicas x ", layout.ipus_per_replica, " IPUs = ",
-                              ipus, " IPUs; the largest POD has ", arch::kMaxIpusPerPod));
+    return Wrong(absl::StrCat(base::Counted(layout.replicas, "replica"), " x ",
+                              base::Counted(layout.ipus_per_replica, "IPU"), " = ", ipus,
+                              " IPUs; the largest POD has ", arch::kMaxIpusPerPod));
   }
   VPOD_RETURN_IF_ERROR(FindHosts(options, layout));
   const auto hosts = static_cast<uint32_t>(layout.hosts.size());
@@ -94,8 +96,9 @@ absl::StatusOr<Layout> MakeLayout(const Options& options, std::vector<std::strin
   VPOD_RETURN_IF_ERROR(CheckIlds(layout));
   if (!options.offline_mode &&
       (!arch::IsPowerOfTwo(layout.ipus_per_instance()) || !arch::IsPowerOfTwo(layout.ipus()))) {
-    return Wrong(absl::StrCat(layout.instances, " instances x ", layout.ipus_per_instance(),
-                              " IPUs = ", layout.ipus(),
+    return Wrong(absl::StrCat(base::Counted(layout.instances, "instance"), " x ",
+                              base::Counted(layout.ipus_per_instance(), "IPU"), " = ",
+                              layout.ipus(),
                               " IPUs; IPUs per instance and in total must be powers of two"));
   }
   if (!options.unavailable.empty() && layout.hosts.size() > 1) {

@@ -70,7 +70,7 @@ TEST_F(LayoutTest, NumbersOfIpusMustBePowersOfTwoUnlessOffline) {
   EXPECT_EQ(Error(words),
             "3 instances x 4 IPUs = 12 IPUs; IPUs per instance and in total must be powers of two");
   EXPECT_EQ(Error({"--ipus-per-replica=3"}),
-            "1 instances x 3 IPUs = 3 IPUs; IPUs per instance and in total must be powers of two");
+            "1 instance x 3 IPUs = 3 IPUs; IPUs per instance and in total must be powers of two");
   Words offline = words;
   offline.push_back("--offline-mode=on");
   EXPECT_TRUE(Make(offline).ok());

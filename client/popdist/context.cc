@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "device/arch/device_id.h"
+#include "device/base/counted.h"
 
 namespace popdist {
 namespace {
@@ -83,10 +84,12 @@ uint32_t getDeviceId(uint32_t num_ipus, uint32_t ipus_per_replica) {
   if (ipus_per_replica == 0) ipus_per_replica = getNumIpusPerReplica();
   const uint64_t needed = uint64_t{getNumLocalReplicas()} * ipus_per_replica;
   const auto refuse = [&](uint64_t size, absl::string_view reason) {
-    throw popdist_error(absl::StrCat("no device of ", size, " IPUs for instance ",
-                                     getInstanceIndex(), ": ", reason));
+    throw popdist_error(absl::StrCat("no device of ", vpod::base::Counted(size, "IPU"),
+                                     " for instance ", getInstanceIndex(), ": ", reason));
   };
-  if (needed > num_ipus) refuse(needed, absl::StrCat("there are ", num_ipus, " IPUs"));
+  if (needed > num_ipus)
+    refuse(needed, absl::StrCat(num_ipus == 1 ? "there is " : "there are ",
+                                vpod::base::Counted(num_ipus, "IPU")));
   const uint32_t size = vpod::arch::NextPowerOfTwo(static_cast<uint32_t>(needed));
   uint32_t first = 0;
   if (std::getenv("POPDIST_NODE_DEVICE_ID") != nullptr) {
@@ -95,7 +98,8 @@ uint32_t getDeviceId(uint32_t num_ipus, uint32_t ipus_per_replica) {
     if (!range.ok())
       throw popdist_error(absl::StrCat("POPDIST_NODE_DEVICE_ID: ", range.status().message()));
     if ((uint64_t{getInstanceIndex()} + 1) * size > range->count) {
-      refuse(size, absl::StrCat("POPDIST_NODE_DEVICE_ID ", parent, " has ", range->count, " IPUs"));
+      refuse(size, absl::StrCat("POPDIST_NODE_DEVICE_ID ", parent, " has ",
+                                vpod::base::Counted(range->count, "IPU")));
     }
     first = range->first + getInstanceIndex() * size;
   }

@@ -134,7 +134,8 @@ TEST_F(ContextTest, DeviceOfAReconfigurablePartitionIsAChildOfItsParent) {
 
 TEST_F(ContextTest, UnsuitableDevicesAreRefusedByName) {
   SetReplicas("8", "8", "0");
-  EXPECT_EQ(Error([] { getDeviceId(4); }).rfind("no device of 8 IPUs for instance 0: ", 0), 0u);
+  EXPECT_EQ(Error([] { getDeviceId(4); }), "no device of 8 IPUs for instance 0: there are 4 IPUs");
+  EXPECT_EQ(Error([] { getDeviceId(1); }), "no device of 8 IPUs for instance 0: there is 1 IPU");
   SetReplicas("2", "2", "0");
   Set("POPDIST_NODE_DEVICE_ID", "7");
   EXPECT_EQ(Error([] { getDeviceId(4); }).rfind("POPDIST_NODE_DEVICE_ID: ", 0), 0u);

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "device/arch/device_id.h"
+#include "device/base/counted.h"
 
 namespace vpod::arch {
 namespace {
@@ -129,7 +130,8 @@ absl::StatusOr<ClusterShape> MakeShape(uint32_t machines, uint32_t ilds, absl::s
                                        absl::string_view cluster_topology) {
   if (ilds < 1 || machines < 1 || machines % ilds != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(machines, " machines do not divide into ", ilds, " IPU-Link domains"));
+        absl::StrCat(base::Counted(machines, "machine"), machines == 1 ? " does" : " do",
+                     " not divide into ", base::Counted(ilds, "IPU-Link domain")));
   }
   ClusterShape shape{machines, ilds};
   if (topology == "torus") {

@@ -106,6 +106,8 @@ TEST(TopologyTest, NamesAreDistinctAndFoundAgain) {
 TEST(TopologyTest, ShapesAreChecked) {
   EXPECT_EQ(MakeShape(4, 3, "mesh", "none").status().message(),
             "4 machines do not divide into 3 IPU-Link domains");
+  EXPECT_EQ(MakeShape(1, 2, "mesh", "none").status().message(),
+            "1 machine does not divide into 2 IPU-Link domains");
   EXPECT_EQ(MakeShape(4, 1, "ring", "none").status().message(),
             "unknown topology 'ring'; use mesh or torus");
   EXPECT_EQ(MakeShape(4, 2, "mesh", "star").status().message(),

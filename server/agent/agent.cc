@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "device/base/counted.h"
 #include "device/base/device_use.h"
 #include "device/base/secret.h"
 #include "device/base/sha256.h"
@@ -76,9 +77,10 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(const AgentOptions& options
   constexpr uint32_t kMost = 65534;  // addresses of a prefix
   if (options.num_machines < 1 || options.num_machines > kMost ||
       options.first_machine.value_or(0) > kMost - options.num_machines) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        options.num_machines, " machines from number ", options.first_machine.value_or(0),
-        " asked for; a POD has machines 0 to ", kMost - 1, " and an agent at least one"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(base::Counted(options.num_machines, "machine"), " from number ",
+                     options.first_machine.value_or(0), " asked for; a POD has machines 0 to ",
+                     kMost - 1, " and an agent at least one"));
   }
   if (options.num_machines > 1 && !(options.management_ip + options.data_ip).empty()) {
     return absl::InvalidArgumentError("--host needs --machines 1");
@@ -154,8 +156,8 @@ absl::StatusOr<std::unique_ptr<Agent::Partition>> Agent::MakePartition(
     for (const vipuagent::Slice& slice : description.slices()) {
       if (slice.first_pcie_id() >= arch::kIpusPerMachine || slice.num_ipus() < 1 ||
           slice.num_ipus() > slice.first_pcie_id() + 1) {
-        return wrong(slice.num_ipus(), " IPUs of machine ", slice.machine_host(), " from IPU ",
-                     slice.first_pcie_id(), " down do not exist");
+        return wrong(base::Counted(slice.num_ipus(), "IPU"), " of machine ", slice.machine_host(),
+                     " from IPU ", slice.first_pcie_id(), " down do not exist");
       }
       const auto machine = machine_by_host_.find(slice.machine_host());
       const bool here = machine != machine_by_host_.end();

@@ -121,7 +121,7 @@ TEST_F(AgentTest, RefusesStaleGenerationsUnknownPartitionsAndDevices) {
   EXPECT_EQ(Attach(open).status().code(), absl::StatusCode::kOutOfRange);
   open = Open(0);
   open.set_gcd_id(1);
-  EXPECT_EQ(Attach(open).status().message(), "Partition has 1 GCDs; GCD 1 does not exist.");
+  EXPECT_EQ(Attach(open).status().message(), "Partition has 1 GCD; GCD 1 does not exist.");
   open.set_partition_id("q");
   EXPECT_EQ(Attach(open).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Attach(Open(0, 0, 1, 2)).status().message(),

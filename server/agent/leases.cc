@@ -44,8 +44,8 @@ absl::StatusOr<std::vector<Agent::Member>> Agent::FindIpus(absl::string_view par
   *partition = it->second.get();
   const auto& gcds = it->second->gcds;
   if (gcd >= gcds.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Partition has ", gcds.size(), " GCDs; GCD ", gcd, " does not exist."));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "Partition has ", base::Counted(gcds.size(), "GCD"), "; GCD ", gcd, " does not exist."));
   }
   VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range,
                         arch::IpusOfDevice(static_cast<uint32_t>(gcds[gcd].size()), device_id));

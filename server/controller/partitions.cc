@@ -400,8 +400,8 @@ absl::StatusOr<vipuuser::PartitionConfig> Controller::GetPartitionConfig(
   }
   const uint32_t number = gcd.value_or(0);
   if (number >= gcds) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Partition has ", gcds, " GCDs; GCD ", number, " does not exist."));
+    return absl::InvalidArgumentError(absl::StrCat("Partition has ", base::Counted(gcds, "GCD"),
+                                                   "; GCD ", number, " does not exist."));
   }
   if (partition->state != vipuuser::PS_ACTIVE) {
     const bool releasing = partition->state == vipuuser::PS_RELEASING;

@@ -270,7 +270,7 @@ TEST_F(PartitionsTest, FirstAllocationWithRoomIsTakenUnlessOneIsNamed) {
   vipuuser::PartitionRequirements wanted = Wanted("p", 1);
   wanted.set_allocation_id("b");
   EXPECT_EQ(Text(Create(wanted)),
-            "RESOURCE_EXHAUSTED: No 1 free IPUs in allocation b (0 free, largest free block 0).");
+            "RESOURCE_EXHAUSTED: No free IPU in allocation b (0 free, largest free block 0).");
   wanted.set_allocation_id("x");
   EXPECT_EQ(Text(Create(wanted)), "NOT_FOUND: Allocation x does not exist.");
   wanted.clear_allocation_id();

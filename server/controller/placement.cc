@@ -244,8 +244,8 @@ absl::Status Room::Refusal(uint32_t size) const {
     if (size > ipus_per_ild_) lacking += static_cast<uint32_t>(std::popcount(run.no_gw_links));
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      "No ", size, " free IPUs in allocation ", name_, " (", free_, " free, largest free block ",
-      LargestFreeBlock(),
+      "No ", size == 1 ? "free IPU" : absl::StrCat(size, " free IPUs"), " in allocation ", name_,
+      " (", free_, " free, largest free block ", LargestFreeBlock(),
       out_of_service_ == 0 ? "" : absl::StrCat(", ", out_of_service_, " out of service"),
       lacking == 0 ? "" : absl::StrCat(", ", lacking, " with GW-Links down"), ")."));
 }

@@ -160,7 +160,7 @@ TEST(Placement, TheLargestPartitionDoesNotDependOnWhatIsUsed) {
 
 TEST(Placement, FullAllocationIsRefused) {
   EXPECT_EQ(Refusal(Request("xxxxxxxx", 1), absl::StatusCode::kResourceExhausted),
-            "No 1 free IPUs in allocation c1 (0 free, largest free block 0).");
+            "No free IPU in allocation c1 (0 free, largest free block 0).");
 }
 
 // Whether [first, first+size) may be a partition at all.

@@ -70,7 +70,7 @@ TEST_F(HostileClientTest, WrongAttachesAreRefusedByName) {
       {[](auto& open) { open.set_generation(open.generation() + 1); }, "is at generation "},
       {[](auto& open) { open.clear_fabric_key(); }, "no fabric key for partition p16"},
       {[](auto& open) { open.set_fabric_key("guess"); }, "wrong fabric key for partition p16"},
-      {[](auto& open) { open.set_gcd_id(1); }, "Partition has 1 GCDs; GCD 1 does not exist."},
+      {[](auto& open) { open.set_gcd_id(1); }, "Partition has 1 GCD; GCD 1 does not exist."},
       {[](auto& open) { open.set_gcd_id(UINT32_MAX); }, "GCD 4294967295 does not exist."},
       {[](auto& open) { open.set_device_id(31); }, "device 31 does not exist"},
       {[](auto& open) { open.set_device_id(UINT32_MAX); }, "device 4294967295 does not exist"},

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "client/vipu/ipuof_config.h"
 #include "client/vipu/ipuof_json.h"
+#include "device/base/counted.h"
 #include "device/base/interruption.h"
 #include "device/base/status.h"
 #include "tools/vipu/show.h"
@@ -126,8 +127,8 @@ absl::StatusOr<std::optional<uint32_t>> NamedGcd(const Call& call,
   VPOD_ASSIGN_OR_RETURN(const uint32_t gcd, call.arguments.Number(kGcd, 0));
   const uint32_t gcds = partition.requirements().num_gcds();
   if (gcd >= gcds) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Partition has ", gcds, " GCDs; GCD ", gcd, " does not exist."));
+    return absl::InvalidArgumentError(absl::StrCat("Partition has ", base::Counted(gcds, "GCD"),
+                                                   "; GCD ", gcd, " does not exist."));
   }
   return std::optional<uint32_t>(gcd);
 }
