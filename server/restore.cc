@@ -202,7 +202,7 @@ absl::StatusOr<std::string> Salvage(const std::string& storage, const std::strin
                                                   .salvaged = salvaged->uncertain}));
   VPOD_RETURN_IF_ERROR(base::ReplaceFile(out, bytes, 0600));
   return absl::StrCat(salvaged->uncertain, "Salvaged to: ", out,
-                      "; 'vipu-server --restore' has it take the place of the storage\n");
+                      "; 'vipu-server --restore' replaces the storage with it\n");
 }
 
 absl::Status CheckStorage(const std::string& storage) {

@@ -1,4 +1,4 @@
-// Offline work on a storage that no controller uses: `--restore FILE` replaces it by a backup,
+// Offline work on a storage that no controller uses: `--restore FILE` replaces it with a backup,
 // `--salvage OUT` saves what is intact of a damaged one, `--check` says whether one is.
 #pragma once
 

@@ -77,8 +77,7 @@ void AddOptions(CLI::App& app, ServerOptions& options) {
                "Say whether the storage is intact, without changing it, then exit");
   app.add_option("--salvage", options.salvage,
                  "Save what is intact of a damaged storage to this new file, then exit");
-  app.add_option("--restore", options.restore,
-                 "Have this backup take the place of the storage, then exit");
+  app.add_option("--restore", options.restore, "Replace the storage with this backup, then exit");
   app.add_option("--user-api-listen", options.user_listen, "host:port of the user end-point")
       ->capture_default_str();
   app.add_option("--admin-api-listen", options.admin_listen,

@@ -120,7 +120,7 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
        [](auto& o) { o.products.memory_proportions = {0.0f}; }},
       {"the memory proportion of IPU 0 is 1.5, must be above 0 and at most 1",
        [](auto& o) { o.products.memory_proportions = {1.5f}; }},
-      {"there are memory proportions of 2 IPUs, must be at most the replica's 1",
+      {"memory_proportions has 2 entries, but a replica has 1 IPU",
        [](auto& o) {
          o.products.memory_proportions = {0.5f, 0.5f};
        }},

@@ -19,8 +19,8 @@ absl::Status CheckProductOptions(const CompileOptions& options) {
   const auto& proportions = products.memory_proportions;
   if (proportions.size() > options.ipus_per_replica) {
     return absl::InvalidArgumentError(
-        absl::StrCat("there are memory proportions of ", proportions.size(),
-                     " IPUs, must be at most the replica's ", options.ipus_per_replica));
+        absl::StrCat("memory_proportions has ", proportions.size(), " entries, but a replica has ",
+                     options.ipus_per_replica, options.ipus_per_replica == 1 ? " IPU" : " IPUs"));
   }
   for (size_t ipu = 0; ipu < proportions.size(); ++ipu) {
     if (!proportions[ipu] || (*proportions[ipu] > 0 && *proportions[ipu] <= 1)) continue;

@@ -16,8 +16,8 @@ bool IsConnectionFailure(const grpc::Status& status);
 
 // Returns why, after such a call to host:port: a phrase such as "nobody listens there", without a
 // stop. It tells apart that nobody listens, that the name is unknown, that another kind of server
-// listens, that the certificates do not fit, and that nothing is answered. If the peer closed the
-// connection, the function looks for it, for two seconds at most.
+// listens, that the certificates do not fit, and that the server does not answer. If the peer
+// closed the connection, the function looks for it, for two seconds at most.
 std::string ConnectionFailure(const std::optional<Tls>& tls, const std::string& endpoint,
                               const grpc::Status& status);
 

@@ -74,7 +74,7 @@ class Server {
 
 TEST(ConnectionFailureTest, EachKindHasItsWords) {
   EXPECT_EQ(Server(Server::Answers::kNobody).Failure(), "nobody listens there");
-  EXPECT_EQ(Server(Server::Answers::kNothing).Failure(), "nothing is answered there");
+  EXPECT_EQ(Server(Server::Answers::kNothing).Failure(), "it does not answer");
   for (const char* bytes :
        {"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "SSH-2.0-OpenSSH_8.4\r\n"}) {
     EXPECT_EQ(Server(Server::Answers::kBytes, bytes).Failure(),
@@ -98,7 +98,7 @@ TEST(ConnectionFailureTest, WordsOfGrpcAreUnderstood) {
             "there is no route to that host");
   EXPECT_EQ(failure("failed to connect to all addresses; last error: UNAVAILABLE: ipv4:10.0.0.1:80:"
                     " connection attempt timed out before receiving SETTINGS frame"),
-            "nothing is answered there");
+            "it does not answer");
   EXPECT_EQ(failure("Socket closed"), "the connection broke off");
   EXPECT_EQ(AsSentence("nobody listens there"), "Nobody listens there.");
   EXPECT_FALSE(IsConnectionFailure(grpc::Status(grpc::StatusCode::NOT_FOUND, "no such thing")));

@@ -245,7 +245,7 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
   const ipuof::v1::JobMember& job = open.job();
   if (job.reserved() && !open.reserve_only() && !HasReserver(open)) {
     return refuse(absl::FailedPreconditionError(
-        "the poprun that started this job has ended, and its IPUs are kept no more"));
+        "the poprun that started this job has ended, and with it the reservation of its IPUs"));
   }
   const uint64_t needed =
       open.reserve_only() ? 0 : uint64_t{job.local_replicas()} * job.ipus_per_replica();

@@ -328,8 +328,8 @@ uint64_t BoundedListener::Impl::EndThoseWithMost(const std::vector<Connection*>&
   ended_since_warned += ended.size();
   if (const auto now = std::chrono::steady_clock::now(); now >= next_warning) {
     spdlog::warn(
-        "messages that do not end take {} MiB of at most {}: {} connections end, the last of them "
-        "that of {} ({} MiB)",
+        "incomplete messages take {} MiB, at most {} are allowed: connections closed: {}, the last "
+        "one of {} ({} MiB)",
         all >> 20, limits.incomplete_bytes >> 20, ended_since_warned,
         connections[ended.back()]->peer, held[ended.back()].bytes >> 20);
     ended_since_warned = 0;

@@ -287,8 +287,8 @@ TEST(MessageMemoryTest, IsSharedByLargeMessagesOnly) {
   EXPECT_TRUE(small.Resize(MessageMemory::kSmallBytes).ok());
   EXPECT_TRUE(first.Resize(3 << 20).ok());
   EXPECT_EQ(second.Resize(MessageMemory::kSmallBytes + 1).message(),
-            "There is no memory left for a message of this size, as 3145728 bytes are shared by "
-            "all that are worked on; try again.");
+            "Other large messages leave too little of the 3145728 bytes that they share for this "
+            "one; try again.");
   EXPECT_TRUE(second.Resize(MessageMemory::kSmallBytes).ok());
   EXPECT_TRUE(first.Resize(1 << 20).ok());
   EXPECT_TRUE(second.Resize(2 << 20).ok());

@@ -44,7 +44,7 @@ absl::Status Liveness::Status() const {
   base::MutexLock lock(mutex_);
   const bool is_excused = options_.is_excused && options_.is_excused();
   if (status_.ok() && due_.has_value() && *due_ < std::chrono::steady_clock::now() && !is_excused)
-    return absl::UnavailableError("the question whether the end-points answer does not end");
+    return absl::UnavailableError("the check whether the end-points answer hangs");
   return status_;
 }
 

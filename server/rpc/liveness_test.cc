@@ -213,7 +213,7 @@ TEST(LivenessTest, AQuestionThatDoesNotEndIsNoAnswer) {
                   .interval = std::chrono::milliseconds(1),
                   .patience = std::chrono::milliseconds(1)});
   while (liveness.Status().ok()) std::this_thread::yield();
-  EXPECT_EQ(liveness.Status().message(), "the question whether the end-points answer does not end");
+  EXPECT_EQ(liveness.Status().message(), "the check whether the end-points answer hangs");
   goes_on.set_value();
 }
 

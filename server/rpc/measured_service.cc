@@ -116,8 +116,8 @@ absl::Status MessageMemory::Share::Resize(uint64_t bytes) {
   const uint64_t taken = memory_.taken_.fetch_add(bytes - before) + bytes - before;
   if (taken <= memory_.capacity_ || bytes <= before) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("There is no memory left for a message of this size, as ", memory_.capacity_,
-                   " bytes are shared by all that are worked on; try again."));
+      absl::StrCat("Other large messages leave too little of the ", memory_.capacity_,
+                   " bytes that they share for this one; try again."));
 }
 
 void MeasuredService::AddMeasured(const char* call, grpc::internal::RpcMethod::RpcType kind,

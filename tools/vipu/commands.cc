@@ -58,23 +58,17 @@ constexpr char kTestDetails[] =
     "below the table. Exit status 1 when something failed.";
 
 constexpr char kJobsDetails[] =
-    "A change that takes a user's right to a partition, or that replaces an access key with which "
-    "the\n"
-    "user may have fetched the partition's IPUoF files, needs --end-jobs or --keep-jobs. Either "
-    "way "
-    "the\n"
-    "files are void at once. --end-jobs ends the user's jobs and no others: partitions of which "
-    "the "
-    "user\n"
-    "was the owner and loses the allocation are removed; shared ones become yours, because others "
-    "may\n"
-    "have jobs there. With --keep-jobs jobs go on until they end by themselves, but cannot attach "
-    "again,\n"
-    "and such partitions become yours.";
+    "A change that takes a user's right to a partition needs --end-jobs or --keep-jobs, and so\n"
+    "does a new access key of a user who has such a right. Either way the IPUoF files that the\n"
+    "user has fetched are void at once.\n"
+    "--end-jobs ends the user's jobs and no others. Partitions that the user created and has no\n"
+    "right to any more are removed; shared ones become yours, because others may have jobs there.\n"
+    "--keep-jobs lets the jobs go on until they end by themselves, but they cannot attach again;\n"
+    "such partitions become yours.";
 
 constexpr char kBackupDetails[] =
     "The file holds the keys of partitions and the hashes of access keys; it has mode 0600.\n"
-    "'vipu-server --restore <file>' has it take the place of the storage.";
+    "'vipu-server --restore <file>' replaces a storage with it.";
 
 constexpr char kCompletionDetails[] =
     "For this shell:  source <(TOOL completion SHELL), with fish TOOL completion fish | source\n"

@@ -139,9 +139,9 @@ absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request, const Sys
       VPOD_ASSIGN_OR_RETURN(plan::Plan plan, plan::MakePlan(of_pod));
       if (request.recomputation != compiler::Recomputation::kNone &&
           !compiler::Recomputes(*plan.executable)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "--recompute ", NameOf(request.recomputation), " has no effect: nothing of model '",
-            request.network.name, "' is computed again"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("--recompute ", NameOf(request.recomputation), " has no effect: model '",
+                         request.network.name, "' has nothing to recompute"));
       }
       efficiency.Add(machine_type, pod, plan.seconds);
       plans.push_back({std::move(of_pod), std::move(plan)});
@@ -188,7 +188,7 @@ absl::StatusOr<std::string> SearchText(const plan::PlanRequest& request, uint64_
   }
   std::string text = absl::StrCat("Best of ", result.plans, " plans: ", plan::Describe(best), "\n",
                                   Table({of_best}));
-  absl::StrAppend(&text, "\nBeside it:\n");
+  absl::StrAppend(&text, "\nNeighbouring configurations:\n");
   for (const plan::Neighbour& neighbour : result.neighbours)
     absl::StrAppend(&text, "  ", neighbour.change, ": ", neighbour.why, "\n");
   if (!explain) return text;

@@ -144,7 +144,7 @@ void ChooseSubject(const CLI::App& command, PlanArguments& plan) {
       Refuse(absl::StrCat("'", model, "' and a program after -- exclude each other"));
     return RefuseOptionsOfModels(command, "programs");
   }
-  if (model.empty()) Refuse("a model, a file, or -- and a program is missing");
+  if (model.empty()) Refuse("give a model, a file with an executable, or -- and a program");
   if (!IsFile(model)) {
     if (plan::OptionsOf(model).ok()) return;
     Refuse(absl::StrCat("'", base::Printable(model), "' is neither a model nor a file; models are ",

@@ -231,9 +231,9 @@ absl::Status Run(const Arguments& arguments) {
   VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled, CompileNetwork(arguments, replicas));
   if (arguments.recomputation != Recomputation::kNone &&
       !compiler::Recomputes(*compiled.executable)) {
-    return absl::InvalidArgumentError(absl::StrCat("--recompute ", NameOf(arguments.recomputation),
-                                                   " has no effect: nothing of network ",
-                                                   arguments.network.name, " is computed again"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--recompute ", NameOf(arguments.recomputation), " has no effect: network ",
+                     arguments.network.name, " has nothing to recompute"));
   }
   if (arguments.compile_only) {
     const uint32_t first = popdist::getReplicaIndexOffset();

@@ -31,7 +31,8 @@ absl::StatusOr<Backup> OpenBackup(const std::string& name, const std::string& by
   }
   const auto found = image->Digest();
   if (!found.ok()) return damaged(found.status());
-  if (*found != *digest) return damaged(absl::DataLossError("its digest is another"));
+  if (*found != *digest)
+    return damaged(absl::DataLossError("its contents do not match its digest"));
   Backup backup;
   VPOD_ASSIGN_OR_RETURN(const std::string time_ms, image->Meta("backup_time_ms"));
   if (!absl::SimpleAtoi(time_ms, &backup.record.time_ms))
