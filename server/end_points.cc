@@ -13,12 +13,13 @@
 namespace vpod {
 namespace {
 
-// Of all end-points: a call holds one while it is worked on. Below TasksMax of the unit.
+// Threads of all end-points together. A call holds one while it is processed. The number is below
+// TasksMax of the unit.
 constexpr int kThreads = 256;
 // Calls under way on one connection; further ones wait at the client.
 constexpr int kCallsPerConnection = 100;
 constexpr int kLookaheadBytes = 64 << 10;
-// With an answer. A client that was stopped, or whose host is lost, does not read either.
+// How long an answer waits for its client, which may have been stopped, or have lost its host.
 constexpr std::chrono::seconds kReaderPatience{30};
 
 }  // namespace

@@ -255,7 +255,7 @@ uint32_t Update::EmitGradient(const Use& use) {
   return gradient;
 }
 
-// A gradient as it is reduced: in float32.
+// Returns the gradient in float32, the type in which it is reduced.
 uint32_t Update::Widened(size_t v) {
   const Value& variable = graph_.values()[graph_.variables()[v].id];
   placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);

@@ -59,7 +59,7 @@ class Lease {
 
   // Ends the lease: calls that run fail, and so do later ones.
   void Detach();
-  // Ends the run, and has later ones and the job fail; what was loaded and its variables stay.
+  // Ends the run; later runs and the job fail. The program that was loaded and its variables stay.
   void CancelRuns();
   // Tells the agent, for a reservation, that an instance's process has ended: others stop waiting.
   void TellInstanceEnded(const v1::AttachInstanceEnded& ended);
@@ -94,9 +94,8 @@ class Lease {
   std::unique_ptr<Impl> impl_;
 };
 
-// A failure on its way to the program: after an instance was lost it waits a little for mpirun's
-// SIGTERM, so that mpirun blames the instance that was lost; no longer than until somebody stops
-// it.
+// Returns a failure to the program. If an instance was lost, the call waits a little for mpirun's
+// SIGTERM, so that mpirun blames the instance that was lost; `stopped` ends the wait.
 absl::Status AwaitTheEnd(const absl::Status& status, const std::stop_token& stopped = {});
 
 // Resets a device that nobody holds; `initialise_parity` makes its tile memory usable after a

@@ -72,9 +72,10 @@ bool NeedsNumaWrapper(const Options& options, const Layout& layout, const Log& l
   return false;
 }
 
-// Has instances find the access key. Here they inherit it, as it may come from a file that they do
-// not read; the environment keeps it out of command lines and logs. With hosts they read it from
-// the user's file on their own host: what mpirun sends there is not encrypted.
+// Lets instances find the access key. Instances on this host inherit it, since it may come from a
+// file that they do not read; the environment keeps it out of command lines and logs. Instances on
+// other hosts read it from the user's file on their host, because mpirun's messages are not
+// encrypted.
 void PassAccessKeyOn(const Layout& layout, const vipu::ClientConfig& server, const Log& log) {
   const std::string file = vipu::Environment("VIPU_CLI_CONFIG");
   if (server.access_key.empty() || file.empty() || !layout.hosts_given) {
@@ -234,7 +235,8 @@ std::string FindSupervisor(const Layout& layout) {
   return access(beside.c_str(), X_OK) == 0 ? beside.string() : "";
 }
 
-// Has mpirun start the instances by way of supervisors. Without them the job runs all the same.
+// Makes mpirun start the instances through supervisors. Without supervisors the job runs all the
+// same.
 std::unique_ptr<InstanceReports> WatchInstances(const Options& options, const Layout& layout,
                                                 JobPartition* partition, const Log& log) {
   const std::string supervisor = FindSupervisor(layout);

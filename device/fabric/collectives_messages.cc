@@ -287,7 +287,7 @@ void Collectives::CopyAndSend(const OperationPtr& operation, size_t index) {
     return collective.arenas[static_cast<size_t>(replica - collective.replicas.begin())] +
            tensor.in_offset + span.in_begin * ElementBytes(tensor.in);
   };
-  // A lone span is sent as it lies.
+  // A single contiguous span is sent without copying.
   absl::Span<const std::byte> result(source_of(piece.spans[0]),
                                      ResultBytes(piece, collective.tensors));
   BufferPtr buffer;
@@ -337,7 +337,7 @@ Landing Collectives::OnResult(const OperationPtr& operation, const Header& heade
     options_.fail(absl::InternalError("a peer sent a result of another size"));
     return {};
   }
-  // A lone span lands in the memory of the first replica that takes it.
+  // A single contiguous span is received in the memory of the first replica that takes it.
   BufferPtr buffer;
   std::byte* to;
   if (piece.spans.size() == 1) {

@@ -324,7 +324,7 @@ class Agent {
   // Tells a new job which of its instances have ended already.
   void TellOfEnded(const Partition& partition, fabric::Job& job)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // That of the other leases of its job, or a new one.
+  // Returns the group that the job's leases in this process share, or a new one.
   std::shared_ptr<engine::LeaseGroup> GroupOf(const Lease& lease) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetJobIfEmpty(const std::shared_ptr<fabric::Job>& job)
@@ -374,7 +374,7 @@ class Agent {
   // Starts the end of a lease; its IPUs become free when no run is active on them any more. Does
   // nothing if it ends already.
   void BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool lost);
-  // The two steps of it. False: it ends already.
+  // The two steps of a release. MarkReleasing returns false if the lease is being released already.
   bool MarkReleasing(const LeasePtr& lease, const absl::Status& cause);
   void GoOnReleasing(const LeasePtr& lease, const absl::Status& cause, bool lost);
   void FinishRelease(const LeasePtr& lease);

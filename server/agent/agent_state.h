@@ -49,7 +49,8 @@ struct Agent::Loaded {
 struct Agent::Lease {
   std::string id;
   ipuof::v1::AttachOpen open;
-  std::string user;       // whose fabric key opened it; empty: nobody's own
+  // The user whose fabric key opened the lease; empty: the partition's own secret did.
+  std::string user;
   uint64_t taken_at = 0;  // the partition's generation when it was taken
   std::chrono::steady_clock::time_point attached_at = std::chrono::steady_clock::now();
   LeaseEvents events;

@@ -43,8 +43,8 @@ constexpr std::chrono::seconds kPatience{2};  // with an agent of this host
 constexpr std::chrono::seconds kRequestPatience{5};
 constexpr size_t kMostConnections = 1024;  // at once
 
-// Where abstract sockets are the same, the network namespace of a running system, and who may have
-// our memory: our user.
+// Names the network namespace of a running system, in which abstract sockets are the same, and our
+// user, who alone may have our memory.
 std::string HostMark() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;

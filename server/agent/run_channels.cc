@@ -106,8 +106,8 @@ struct RunChannels::State : std::enable_shared_from_this<State> {
     base::MutexLock lock(mutex);
     const auto channel = weak.lock();
     if (closed || channel == nullptr) return;
-    // The socket has room, unless the client does not read. What such a client has sent ahead is
-    // not run.
+    // The socket has room unless the client does not read its answers. Requests that such a client
+    // has sent ahead are not run.
     if (send(channel->socket.native_handle(), answer.data(), answer.size(),
              MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(answer.size()))
       return Read(channel);

@@ -10,17 +10,18 @@
 
 namespace vpod::agent {
 
-// Thread-safe. Has a few threads of its own, because to begin a run may take long: variables that
-// replicas share are compared and copied first. None of them waits for a client or for a run.
+// Thread-safe. The channels have a few threads of their own, because the start of a run may take
+// long: variables that replicas share are compared and copied first. No thread waits for a client
+// or for the end of a run.
 class RunChannels {
  public:
   // The agent outlives it.
   explicit RunChannels(Agent& agent);
   ~RunChannels();
 
-  // Takes runs of the lease from a connected socket, and no longer from the one before.
+  // Takes the lease's runs from a connected socket, in place of the socket that it had before.
   void Open(const std::string& lease_id, base::UniqueFd connection);
-  // The lease has ended.
+  // Ends the connection of a lease that has ended.
   void Close(const std::string& lease_id);
 
  private:

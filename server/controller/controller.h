@@ -344,10 +344,10 @@ class Controller {
   // Why the process may not register, if so.
   absl::Status CheckClaims(const vipuagent::RegisterRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Has the log and the machines' agents tell of it.
+  // Records the refusal in the log of events and for `get agent` of the machines concerned.
   void NoteRefusal(const vipuagent::RegisterRequest& request, const std::string& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether it comes after this controller, on a copy of its store.
+  // Whether `other` has taken over from this controller, on a copy of its store.
   bool IsLater(const vipuagent::LaterController& other) const;
   // The end of this controller if the agent's word for a later one is proven. FailedPrecondition.
   absl::Status FenceIfProven(const vipuagent::LaterController& other, const std::string& endpoint)
@@ -372,7 +372,7 @@ class Controller {
   void SetSilentDown() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives up agents that have not come back in time since the controller started.
   void SetMissing(Clock::time_point awaited_before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes over which machines are unwell, and what follows for partitions.
+  // Updates the health of machines from a heartbeat, and the states of the partitions affected.
   void SetHealth(Process& process, const vipuagent::HeartbeatRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes over which IPUs of the process nobody can use yet; returns the partitions to which that

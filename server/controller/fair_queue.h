@@ -1,6 +1,6 @@
-// A queue for work that takes long and that anybody can ask for. A few threads do it, and the next
-// piece is always one of the party that has had the fewest while it asked: a party that asks a
-// thousand times waits for that, and nobody else does.
+// A queue for work that takes long and that anybody can ask for. A few threads do the work. The
+// next piece is always one of the party that has had the fewest turns since it began to ask, so
+// that only a party that asks a thousand times waits for a thousand pieces.
 #pragma once
 
 #include <condition_variable>
@@ -25,8 +25,8 @@ class FairQueue {
   // at most one of each.
   FairQueue(size_t threads, size_t most_waiting, size_t most_together);
   ~FairQueue() { Close(); }
-  // Waits for the work that has begun, and tells the rest, and all that comes later, that it never
-  // will. Call it from one thread, and not from work.
+  // Waits for the work that has begun. Work that waits, and work that is added later, gets
+  // Unavailable. Call Close from one thread, and not from work.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Gets OK on one of the threads when its turn has come, or Unavailable when the queue ends.

@@ -73,8 +73,8 @@ void TakeOver(const vipuagent::MachineHealth& health, Machine& machine) {
       base::Printable(absl::StrCat(absl::StrJoin(troubles, ", "), "."), kMostTroubleBytes);
 }
 
-// Tells of IPUs of the agent that need a parity init, or none any more, in the name of the
-// partition that has them. `before` and `now` have bit i for PCIe id i.
+// Adds events about IPUs of the agent that need a parity init, or need none any more, to the
+// partition that has the IPUs. `before` and `now` have bit i for PCIe id i.
 void AddParityEvents(const State& state, const Agent& agent, uint32_t before, uint32_t now,
                      EventLog& events) {
   std::map<std::string, uint32_t> changed;  // by the partition's id; empty: in no partition
@@ -208,7 +208,7 @@ void Controller::AutoReset(const vipuagent::HeartbeatRequest& request) {
         partition->stored.disable_auto_reset()) {
       continue;
     }
-    // One that was reset meanwhile may have new clients.
+    // A partition that was reset meanwhile may have new clients.
     if (i < request.detached_generations_size() &&
         request.detached_generations(i) != partition->stored.generation())
       continue;
@@ -218,8 +218,8 @@ void Controller::AutoReset(const vipuagent::HeartbeatRequest& request) {
     changes.push_back({"partition", partition->id(), next.SerializeAsString()});
     reset.emplace_back(partition, std::move(next));
   }
-  // One write for all, a thousand perhaps. If it fails they stay as they are: usable, only not
-  // fresh.
+  // One write resets all of them, perhaps a thousand. If it fails, the partitions stay usable; they
+  // are only not fresh.
   if (reset.empty() || !fenced_.ok() ||
       !store_->Commit(changes, {{{"generation", generation_}}, {}}).ok())
     return;

@@ -19,8 +19,8 @@ enum class Rule {
   kMember,      // controller and agents, who show the certificate of a server
   kUser,        // every user; lists show what the caller may see
   kAllocation,  // users of the partition's allocation
-  kDevices,     // of them, the partition's creator; all if it is shared
-  kOwner,       // of them, the partition's creator; administrators
+  kDevices,     // of these users, the partition's creator; all of them if it is shared
+  kOwner,       // of these users, the partition's creator; administrators
   kAdmin,       // administrators
 };
 
@@ -43,7 +43,7 @@ struct Caller {
   std::string user_id;
   bool admin = false;
   std::optional<std::set<std::string>> allocation_ids;  // those the user may use; unset: all
-  // Of the access key, as it is kept: whoever shows another key is another caller.
+  // Hash of the access key, as it is stored: whoever shows another key is another caller.
   std::string key_hash = "";
 
   bool operator==(const Caller&) const = default;

@@ -63,7 +63,7 @@ class Room {
   // Size of the largest partition that it can have, while nothing is used or out of service.
   uint32_t LargestPartition() const;
   uint32_t free() const { return free_; }  // neither used nor out of service
-  // Rises with every change: what found no place finds none before.
+  // Rises with every change. A request that found no place need not be tried again before.
   uint64_t version() const { return version_; }
 
  private:

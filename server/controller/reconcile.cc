@@ -400,7 +400,7 @@ bool Controller::NotConfirmed(Process& process, const vipuagent::ConfigureReques
     if (partition == nullptr || partition->stored.generation() != spec.generation()) continue;
     const auto held = process.confirmed.find(spec.id());
     if (held != process.confirmed.end() && held->second >= spec.config_generation()) {
-      // It runs the partition, and must take the new key and end what is to end there.
+      // The agent runs the partition, and must take its new key and end the jobs that are to end.
       if (partition->state == vipuuser::PS_PENDING)
         partition->last_error = base::Printable(status.message(), kMostReasonBytes);
       process.put_off = spec.id();

@@ -268,7 +268,8 @@ void Controller::SetUp(Process& process) {
 }
 
 void Controller::NoteAnswer(Process& process) {
-  // One that reports nothing for long is lost all the same: nobody knows how its machines are.
+  // A process that sends no heartbeat for long is lost all the same: nobody knows how its machines
+  // are.
   constexpr int kMostTimeouts = 12;
   if (process.up && options_.now() - process.seen <= kMostTimeouts * options_.agent_timeout)
     state_.SetHeard(process, Now());
@@ -287,8 +288,8 @@ void Controller::SetSilentDown() {
       break;
     SetDown(oldest);
   }
-  // Its heartbeat may be on its way, or wait here: it gets a configuration, which changes nothing
-  // and which only a process that works confirms.
+  // The heartbeat of a silent process may be on its way, or wait here. The process is sent a
+  // configuration that changes nothing; only a process that works confirms it.
   for (Process* process : state_.processes_by_age) {
     if (2 * waited(*process) <= options_.agent_timeout) break;
     if (HasAgents(*process)) state_.dirty[process->endpoint] = process;

@@ -95,7 +95,7 @@ absl::Status Controller::CommitRights(std::vector<Change> changes, const RightsC
     events_.Add(Severity::kInfo, absl::StrCat("partition ", partition->id()),
                 TextOf(change.lost.at(partition->id()), change), change.by);
     state_.Touch(*partition);
-    // Also one that an agent refused: the others may run it, and must be told.
+    // A partition that one agent refused may run on the others, which must be told.
     if (partition->state == vipuuser::PS_ERROR && partition->trouble == Trouble::kRefused) {
       SetPending(*partition);
     } else {

@@ -31,9 +31,9 @@ struct ServerOptions {
   // A connection ends when a request has not come, or an answer has not gone, within so long.
   std::chrono::milliseconds patience{30000};
   size_t max_header_bytes = 8192;  // longer is answered with 431
-  // Of one more, and when descriptors run out, the connection that has waited longest for a request
-  // is closed; if all are being answered, the one that has been for longest. An eighth of the
-  // process's descriptors is the limit if that is less.
+  // When one more connection comes, or descriptors run out, the connection that has waited longest
+  // for a request is closed, or, if all are being answered, the one whose answer takes longest. The
+  // limit is an eighth of the process's descriptors if that is less.
   size_t max_connections = 64;
 };
 

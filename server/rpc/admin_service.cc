@@ -264,7 +264,8 @@ class AdminService : public MeasuredService {
     return call(caller->user_id, [&] { return callers_.CheckCurrent(*caller); });
   }
 
-  // One at a time: each takes as much memory as the store has bytes. No client is waited for here.
+  // Makes one backup at a time, because each takes as much memory as the store has bytes. Making it
+  // waits for no client.
   absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> MakeBackup(
       const std::string& user, const CallerCheck& check) {
     if (backing_up_.exchange(true))
@@ -273,7 +274,8 @@ class AdminService : public MeasuredService {
     return controller_.Backup(user, check);
   }
 
-  // Returns false if the call ends before: its client went, or reads too slowly.
+  // Sends a backup to the client. Returns false if the call ends before all of it is sent, because
+  // the client has gone or reads too slowly.
   bool Send(const std::string& bytes, const vipuadmin::BackupSummary& summary,
             ServerContext& context, grpc::ServerWriter<vipuadmin::BackupReply>& writer) {
     constexpr size_t kPiece = 256 << 10;

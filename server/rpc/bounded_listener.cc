@@ -42,7 +42,7 @@ constexpr uint64_t kCallBytes = 512;
 // limit.
 constexpr std::chrono::milliseconds kPeriod{50}, kHurriedPeriod{10};
 
-// Somebody who goes on fills the log with no more than a line in this time.
+// A client that goes on causes no more than one line of log in this time.
 constexpr std::chrono::seconds kWarningPeriod{1};
 
 // gRPC escapes the brackets of IPv6 addresses, and the mark of a scope.

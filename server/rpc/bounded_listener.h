@@ -24,8 +24,8 @@ struct ConnectionLimits {
   // A client of an agent takes more descriptors than its connection: its process, its streams, the
   // local socket.
   size_t descriptors_per_connection = 3;
-  // Of messages that are not complete, of all connections: far more than well-behaved clients have
-  // on their way.
+  // Bytes of incomplete messages of all connections together: far more than well-behaved clients
+  // have on their way.
   uint64_t incomplete_bytes = 64ull << 20;
 };
 

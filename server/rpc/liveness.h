@@ -1,6 +1,7 @@
-// Whether a daemon answers its clients. It asks as they do, through its own port and on a new
-// connection each time, so that a listener that accepts nobody is noticed. The service manager is
-// told while it answers (systemd, WatchdogSec), and /healthz says the same.
+// Checks whether a daemon answers its clients. The daemon asks itself as a client would, through
+// its own port and on a new connection each time, so that it notices a listener that accepts
+// nobody. While it answers, the service manager is told so (systemd, WatchdogSec), and so is who
+// reads /healthz.
 #pragma once
 
 #include <grpcpp/client_context.h>

@@ -77,7 +77,7 @@ class MeasuredHandler final : public MethodHandler {
   }
 
  private:
-  // How much memory the message takes goes into `share`.
+  // Measures the message, and takes `share` for its memory.
   absl::Status Measure(grpc_byte_buffer* bytes, MessageMemory::Share& share) const {
     const uint64_t length = bytes == nullptr ? 0 : grpc_byte_buffer_length(bytes);
     if (length > most_) return TooLarge();

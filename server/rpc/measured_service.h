@@ -39,7 +39,7 @@ class MessageMemory {
     ~Share() { memory_.taken_ -= bytes_; }
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
-    // Takes so many bytes in all. ResourceExhausted if the other messages leave less.
+    // Makes the share `bytes` large. ResourceExhausted if the other messages leave less.
     absl::Status Resize(uint64_t bytes);
 
    private:

@@ -1,6 +1,6 @@
-// Streams of a synchronous service that wait for their client's next message. Each holds a thread,
-// and gRPC would wait without end: here the call of a client that is silent for too long ends, and
-// if too many calls wait, the calls that have waited longest end.
+// Streams of a synchronous service that wait for their client's next message. Each of them holds a
+// thread, and gRPC by itself would wait without end. SilentStreams ends the call of a client that
+// is silent for too long, and, if too many calls wait, the calls that have waited longest.
 #pragma once
 
 #include <grpcpp/server_context.h>

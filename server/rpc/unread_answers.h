@@ -1,7 +1,7 @@
-// Bounds what the clients of a server cost that do not read their answers. A synchronous server
-// keeps a thread and the bytes for each such answer, without end; here the connection of the client
-// that has not read for longest ends when there are too many answers, or too long ones, and that of
-// every client that has not read for too long.
+// Bounds the cost of clients that do not read their answers. A synchronous server by itself keeps a
+// thread and the bytes of each such answer without end. UnreadAnswers ends the connection of every
+// client that has not read for too long and, when unread answers are too many or too large, that of
+// the client that has not read for longest.
 #pragma once
 
 #include <grpcpp/support/server_interceptor.h>

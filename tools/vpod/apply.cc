@@ -152,8 +152,8 @@ class Applier {
     unlink(pod_.UserConfig(user.id()).c_str());
     return key.status();
   }
-  // Of an earlier attempt that was interrupted. Without a file the key is somewhere else, as with
-  // the user.
+  // Makes a new key if an earlier attempt was interrupted before it could write the key. If there
+  // is no file at all, somebody has moved it, and the key stays as it is.
   absl::Status RenewMissingKey(const vipuadmin::User& user) {
     if (pod_.KeyOf(user.id()) != Pod::UserKey::kNone) return absl::OkStatus();
     // The administrator, as whom we call, has one.

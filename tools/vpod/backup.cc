@@ -32,8 +32,8 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kPatience{60};
 
-// Lets their owner read and change all directories of a tree: an archive may close some of them,
-// and nothing below those could be removed.
+// Makes all directories of a tree readable and writable for their owner. An archive may close some
+// of them, and then nothing below them could be removed.
 void OpenDirectories(const std::string& root) {
   std::error_code error, ignored;
   const auto open = [&](const fs::path& directory) {

@@ -11,9 +11,10 @@
 
 namespace vpod::tools {
 
-// While it exists, one of these signals makes the last act run, on a thread of its own, prints what
-// the act returns, and then ends the process as it would have done. Programs that the process
-// starts meanwhile are to unblock the signals (run_program.h and daemons.h do). One at a time.
+// While the object exists, one of these signals makes the last act run on a thread of its own. Then
+// the text that the act returns is printed, and the process ends as the signal would have ended it.
+// Programs that the process starts meanwhile are to unblock the signals (run_program.h and
+// daemons.h do so). There is one object at a time.
 class EndingSignals {
  public:
   // Cleans up, and returns what remains, as the end of a sentence: "nothing has changed".

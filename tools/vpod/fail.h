@@ -1,4 +1,4 @@
-// How vpod speaks of paths, and says that it could not do what it was asked for.
+// How vpod shows paths and reports failures.
 #pragma once
 
 #include <cstdio>

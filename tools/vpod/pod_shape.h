@@ -31,8 +31,8 @@ struct PodShape {
   bool described_clusters = false;  // made from a file, in place of one of all machines
   bool unfinished = false;          // `vpod up` has begun it and was interrupted, or is at work
   bool secure = false;              // users show access keys
-  // Of a secure POD, not of pod.json: its administrator's key and certificates, from the client
-  // file. Without a key before the controller's storage is made.
+  // Key and certificates of the administrator of a secure POD, from its client file; pod.json does
+  // not have them. There is no key before the controller's storage is made.
   vipu::ClientConfig administrator;
   uint32_t machines() const { return ipus / arch::kIpusPerMachine; }
   uint32_t racks() const { return std::max(1u, ipus / arch::kMaxIpusPerLinkDomain); }

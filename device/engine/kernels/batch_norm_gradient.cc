@@ -41,7 +41,7 @@ struct RecomputedY {
     for (size_t c = channel; c < channel + n; ++c)
       *factor++ = Factor(scale.As<float>(at)[c], variance.As<float>(at)[c], epsilon);
   }
-  // Its gradient from that of what the activation gave.
+  // Computes the gradient of the activation's input from that of its output.
   void Gradient(const Workspace& at, UnaryOperator activation, const float* x, const float* dy,
                 float* gradient, size_t rows, size_t channel, size_t n) const {
     const float *means = mean.As<float>(at) + channel, *factor = factors.Of(at.scratch, 0),
