@@ -133,12 +133,12 @@ class Session {
   absl::Status WriteNarrowed(absl::string_view variable, absl::Span<const T> values);
   // The variables with a group's hyper-parameters, of which each IPU may have one.
   std::vector<std::string> HyperParameterVariables(size_t group) const;
-  // An instruction that updates a variable of the group.
   // An instruction that updates variables, and its IPU.
   struct CompiledUpdate {
     const program::v1::Instruction* instruction;
     uint32_t ipu;
   };
+  // Returns one that updates a variable of the group.
   absl::StatusOr<CompiledUpdate> FindUpdate(size_t group) const;
 
   // Whether each of them names a variable and has its number of bytes.

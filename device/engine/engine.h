@@ -134,7 +134,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   absl::Status Prepare(const std::atomic<bool>* cancelled);
   absl::Status PrepareSteps(const std::atomic<bool>* cancelled);
   void PlanKeptForms();
-  // Lets normalisations run with the chunks of the convolutions before them.
+  // Fuses each normalisation into the convolution before it, as an epilogue.
   void AttachEpilogues();
   absl::Status AddFiniteChecks();
   // Keeps no packed form, because there is no memory for them.
