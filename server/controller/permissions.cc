@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 
 namespace vpod::controller {
 namespace {
@@ -97,6 +99,10 @@ absl::StatusOr<Permission> PermissionOf(absl::string_view method) {
     return absl::PermissionDeniedError(absl::StrCat("nobody may call ", method));
   }
   return *it;
+}
+
+absl::StatusOr<Permission> PermissionOfPath(absl::string_view path) {
+  return PermissionOf(absl::StrReplaceAll(absl::StripPrefix(path, "/"), {{"/", "."}}));
 }
 
 absl::Status CheckCaller(const Permission& permission, const Caller& caller) {

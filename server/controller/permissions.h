@@ -37,6 +37,8 @@ inline bool NeedsKey(Rule rule) { return rule != Rule::kAnyone && rule != Rule::
 const std::vector<Permission>& Permissions();
 // The rule of a method. A method without one is a mistake of ours and refused as PermissionDenied.
 absl::StatusOr<Permission> PermissionOf(absl::string_view method);
+// The same for the path of a call as gRPC has it: "/vipuuser.VipuUser/ResetPartition".
+absl::StatusOr<Permission> PermissionOfPath(absl::string_view path);
 
 // The caller.
 struct Caller {

@@ -41,6 +41,13 @@ TEST(PermissionsTest, EveryCallHasOneRuleAndEveryRuleACall) {
 
 TEST(PermissionsTest, CallWithoutARuleIsRefused) {
   EXPECT_TRUE(absl::IsPermissionDenied(PermissionOf("vipuuser.VipuUser.NewCall").status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(PermissionOfPath("/vipuuser.VipuUser/NewCall").status()));
+}
+
+TEST(PermissionsTest, PathsLeadToTheRulesOfTheirCalls) {
+  const auto permission = PermissionOfPath("/vpod.ipuof.v1.Ipuof/GetCounters");
+  ASSERT_TRUE(permission.ok()) << permission.status();
+  EXPECT_EQ(permission->method, "vpod.ipuof.v1.Ipuof.GetCounters");
 }
 
 const Caller kAdmin{.user_id = "root", .admin = true};

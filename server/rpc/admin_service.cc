@@ -1,8 +1,6 @@
 #include <atomic>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
 #include "server/rpc/cancellable_call.h"
 #include "server/rpc/eviction_queue.h"
@@ -257,9 +255,7 @@ class AdminService : public MeasuredService {
   // more: whether the caller is still an administrator, by the same key.
   template <class Request, class Call>
   Status AsCurrent(const ServerContext& context, const Request&, const Call& call) {
-    const auto caller = callers_.Administrator(
-        context, absl::StrCat("vipuadmin.VipuAdmin.",
-                              absl::StripSuffix(Request::descriptor()->name(), "Request")));
+    const auto caller = callers_.Administrator(context, MethodOf<Request>());
     if (!caller.ok()) return ToGrpc(caller.status());
     return call(caller->user_id, [&] { return callers_.CheckCurrent(*caller); });
   }

@@ -9,8 +9,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 #include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
 #include "device/base/status.h"
@@ -26,11 +24,6 @@ using Done = std::function<void(const absl::Status&, bool is_accepted)>;
 
 grpc::string_ref TextOf(const grpc_slice& slice) {
   return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
-}
-
-// "vipuuser.VipuUser.ListPartitions" from "/vipuuser.VipuUser/ListPartitions".
-std::string MethodOf(const std::string& path) {
-  return absl::StrReplaceAll(absl::StripPrefix(path, "/"), {{"/", "."}});
 }
 
 // Whether the peer shows the certificate of a daemon.
@@ -60,7 +53,7 @@ class CallGuard {
   absl::Status Begin(const std::string& path, const Headers& headers, const grpc_auth_context* peer,
                      const Done& done) const {
     VPOD_ASSIGN_OR_RETURN(const controller::Permission permission,
-                          controller::PermissionOf(MethodOf(path)));
+                          controller::PermissionOfPath(path));
     if (permission.rule == controller::Rule::kMember && !IsMember(peer)) {
       return absl::PermissionDeniedError(
           absl::StrCat("Only controller and agents may ", permission.words,

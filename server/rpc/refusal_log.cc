@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
 #include "device/base/text.h"
@@ -41,10 +40,6 @@ class Recent {
   std::map<std::string, Clock::time_point> written_ ABSL_GUARDED_BY(mutex_);
 };
 
-std::string MethodOf(absl::string_view path) {
-  return absl::StrReplaceAll(absl::StripPrefix(path, "/"), {{"/", "."}});
-}
-
 class Interceptor : public grpc::experimental::Interceptor {
  public:
   Interceptor(grpc::experimental::ServerRpcInfo* info, bool secure)
@@ -68,7 +63,7 @@ class Interceptor : public grpc::experimental::Interceptor {
 
  private:
   bool IsAccepted() const {
-    const auto permission = controller::PermissionOf(MethodOf(method_));
+    const auto permission = controller::PermissionOfPath(method_);
     return !secure_ || (permission.ok() && controller::NeedsKey(permission->rule));
   }
 
@@ -93,7 +88,7 @@ class Factory : public grpc::experimental::ServerInterceptorFactoryInterface {
 }  // namespace
 
 std::string WordsOf(absl::string_view path) {
-  const auto permission = controller::PermissionOf(MethodOf(path));
+  const auto permission = controller::PermissionOfPath(path);
   // A client makes up the path of a call that does not exist, and with it fields of the line.
   return permission.ok() ? std::string(permission->words)
                          : absl::StrReplaceAll(path, {{"\"", "'"}});

@@ -1,5 +1,3 @@
-#include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "proto/vipu/v1/vipuuser.grpc.pb.h"
 #include "server/agent/admission.h"
 #include "server/rpc/service_support.h"
@@ -16,13 +14,6 @@ using grpc::Status;
 controller::PartitionAccess AccessOf(const vipuuser::Partition& partition) {
   return {partition.requirements().id(), partition.requirements().allocation_id(),
           partition.status().created_by(), partition.requirements().shared()};
-}
-
-// Full name of the call that a request belongs to.
-template <class Request>
-std::string MethodOf() {
-  return absl::StrCat("vipuuser.VipuUser.",
-                      absl::StripSuffix(Request::descriptor()->name(), "Request"));
 }
 
 class UserService : public MeasuredService {
