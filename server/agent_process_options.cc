@@ -13,12 +13,10 @@
 namespace vpod {
 namespace {
 
-constexpr uint32_t kMaxMachines = 65534;  // as Agent::Create has it
-
 void AddOptions(CLI::App& app, AgentProcessOptions& options, uint64_t& memory_limit_mib) {
   agent::AgentOptions& agent = options.agent;
   app.add_option("--machines", agent.num_machines, "Number of IPU-Machines, 1 to 65534")
-      ->transform(base::WholeNumber(1, kMaxMachines))
+      ->transform(base::WholeNumber(1, agent::kMostMachines))
       ->capture_default_str();
   app.add_option("--machine-type", agent.machine_type, "m2000 or bow2000")->capture_default_str();
   app.add_option("--controller", options.controller, "host:port of vipu-server")
@@ -43,7 +41,7 @@ void AddOptions(CLI::App& app, AgentProcessOptions& options, uint64_t& memory_li
          "--first-machine", agent.first_machine,
          "Number of the first machine in its POD (0; with --host one made of the address). If it "
          "is above 0, --addresses names the addresses of the whole POD")
-      ->transform(base::WholeNumber(0, kMaxMachines - 1));
+      ->transform(base::WholeNumber(0, agent::kMostMachines - 1));
   app.add_option("--host", agent.management_ip,
                  "Management address of the only machine, on a host of its own");
   app.add_option("--data-host", agent.data_ip, "Its data-plane address (default: --host)");

@@ -74,13 +74,12 @@ Agent::Agent(const AgentOptions& options, arch::MachineType type)
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(const AgentOptions& options) {
   VPOD_ASSIGN_OR_RETURN(const arch::MachineType type, arch::FindMachineType(options.machine_type));
-  constexpr uint32_t kMost = 65534;  // addresses of a prefix
-  if (options.num_machines < 1 || options.num_machines > kMost ||
-      options.first_machine.value_or(0) > kMost - options.num_machines) {
+  if (options.num_machines < 1 || options.num_machines > kMostMachines ||
+      options.first_machine.value_or(0) > kMostMachines - options.num_machines) {
     return absl::InvalidArgumentError(
         absl::StrCat(base::Counted(options.num_machines, "machine"), " from number ",
                      options.first_machine.value_or(0), " asked for; a POD has machines 0 to ",
-                     kMost - 1, " and an agent at least one"));
+                     kMostMachines - 1, " and an agent at least one"));
   }
   if (options.num_machines > 1 && !(options.management_ip + options.data_ip).empty()) {
     return absl::InvalidArgumentError("--host needs --machines 1");
@@ -332,8 +331,9 @@ std::vector<std::pair<Agent::LeasePtr, std::string>> Agent::Revoked(
     } else if (gone != removed.end() && held <= gone->second) {
       revoked.emplace_back(lease, absl::StrCat("partition ", id, " was removed"));
     } else if (next == held && HasEnded(now->second->spec, *lease)) {
-      revoked.emplace_back(lease, absl::StrCat("the right of user ", lease->user, " to partition ",
-                                               id, " was taken away"));
+      const std::string right =
+          lease->user.empty() ? "a user's right" : absl::StrCat("the right of user ", lease->user);
+      revoked.emplace_back(lease, absl::StrCat(right, " to partition ", id, " was taken away"));
     } else if (next == held) {
       lease->unclaimed = nullptr;
     } else if (going.contains(id) && lease->unclaimed == nullptr) {

@@ -50,6 +50,8 @@ using UnitArenas = std::vector<std::pair<uint32_t, std::pair<base::UniqueFd, uin
 struct MachineTraffic;
 class Wiring;
 
+inline constexpr uint32_t kMostMachines = 65534;  // of a POD: addresses that a prefix has
+
 struct AgentOptions {
   uint32_t num_machines = 1;
   std::string machine_type = "m2000";

@@ -132,16 +132,20 @@ TEST_F(AgentTest, LeasesOfAUserEndWithTheUsersRight) {
       *gcd->add_slices() = WholeMachine(absl::StrCat("127.10.0.", 1 + machine));
     EXPECT_TRUE(agent_->Configure(request).ok());
   };
-  std::string reason;
-  LeaseEvents events;
+  std::string reason, reason_of_nobody;
+  LeaseEvents events, events_of_nobody;
   events.on_revoked = [&](const absl::Status& status) { reason = std::string(status.message()); };
+  events_of_nobody.on_revoked = [&](const absl::Status& status) {
+    reason_of_nobody = std::string(status.message());
+  };
   const std::string alice = MustAttach(open(0, FabricKeyFor(kKey, "alice")), events);
   const std::string bob = MustAttach(open(1, FabricKeyFor(kKey, "bob")));
-  const std::string nobody = MustAttach(open(2, kKey));
+  const std::string nobody = MustAttach(open(2, kKey), events_of_nobody);
   change(2, "new secret");
   EXPECT_FALSE(agent_->HasLease(alice));
   EXPECT_EQ(reason, "the right of user alice to partition p was taken away");
   EXPECT_FALSE(agent_->HasLease(nobody));
+  EXPECT_EQ(reason_of_nobody, "a user's right to partition p was taken away");
   EXPECT_TRUE(agent_->HasLease(bob));
   EXPECT_TRUE(absl::IsUnauthenticated(Attach(open(0, FabricKeyFor(kKey, "alice"))).status()));
   // With a new right and key she takes leases that stay, also when the same is said again.

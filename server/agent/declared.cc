@@ -10,7 +10,6 @@ namespace vpod::agent {
 namespace {
 
 constexpr size_t kMaxName = 256;
-constexpr int kMaxErrors = 12;  // as many as there are (device/arch/soc_error.h)
 
 absl::Status CheckName(absl::string_view field, absl::string_view name) {
   if (name.size() <= kMaxName) return absl::OkStatus();
@@ -25,10 +24,10 @@ absl::StatusOr<ipuof::v1::AttachOpen> Declared(ipuof::v1::AttachOpen open) {
   VPOD_RETURN_IF_ERROR(CheckName("job_id", open.job().job_id()));
   for (const std::string& error : open.simulated_error().errors())
     VPOD_RETURN_IF_ERROR(arch::CheckSocError("simulated_error", error));
-  if (open.simulated_error().errors_size() > kMaxErrors) {
+  if (open.simulated_error().errors_size() > arch::kNumSocErrors) {
     return absl::InvalidArgumentError(absl::StrCat("simulated_error names ",
                                                    open.simulated_error().errors_size(),
-                                                   " errors, at most ", kMaxErrors));
+                                                   " errors, at most ", arch::kNumSocErrors));
   }
   open.DiscardUnknownFields();
   ipuof::v1::ProcessInfo& process = *open.mutable_process();

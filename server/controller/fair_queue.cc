@@ -37,9 +37,7 @@ absl::Status FairQueue::Add(const std::string& party, Work work) {
     if (ends_) return Ends();
     const auto it = parties_.find(party);
     const size_t of_party = it == parties_.end() ? 0 : it->second.waiting.size();
-    // The message names nobody, so that a refused caller does not learn which names exist.
-    if (of_party >= most_waiting_ || (of_party > 0 && waiting_ >= most_together_))
-      return absl::ResourceExhaustedError("Too many calls wait; try again.");
+    if (of_party >= most_waiting_ || (of_party > 0 && waiting_ >= most_together_)) return TooMany();
     Party& asking = parties_[party];
     // A party has no claim to turns that others took while it did not ask: somebody could ask for
     // much in the name of another, and then come by a new name, for which that one would wait.
@@ -49,6 +47,10 @@ absl::Status FairQueue::Add(const std::string& party, Work work) {
   }
   changed_.notify_one();
   return absl::OkStatus();
+}
+
+absl::Status FairQueue::TooMany() {
+  return absl::ResourceExhaustedError("Too many calls wait; try again.");
 }
 
 size_t FairQueue::waiting() {

@@ -31,9 +31,11 @@ class FairQueue {
 
   // Gets OK on one of the threads when its turn has come, or Unavailable when the queue ends.
   using Work = std::function<void(const absl::Status& turn)>;
-  // ResourceExhausted if too much waits already, Unavailable after Close; `work` is not called
-  // then.
+  // TooMany() if too much waits already, Unavailable after Close; `work` is not called then.
   absl::Status Add(const std::string& party, Work work) ABSL_LOCKS_EXCLUDED(mutex_);
+  // ResourceExhausted. The message names nobody, so that a refused caller does not learn which
+  // names exist.
+  static absl::Status TooMany();
   // Pieces of work that have not begun.
   size_t waiting() ABSL_LOCKS_EXCLUDED(mutex_);
 

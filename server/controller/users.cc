@@ -73,11 +73,6 @@ absl::Status WrongCredentials() {
   return absl::UnauthenticatedError("Wrong user id or access key.");
 }
 
-// In the words of FairQueue, which name nobody.
-absl::Status TooManyCalls() {
-  return absl::ResourceExhaustedError("Too many calls wait; try again.");
-}
-
 }  // namespace
 
 Users::Users()
@@ -254,7 +249,7 @@ void Users::Authenticate(const std::string& id, const std::string& access_key,
         waiting.calls.push_back(done);
         if (waiting.calls.size() > 1) return;
       } else {
-        caller = TooManyCalls();
+        caller = FairQueue::TooMany();
       }
     }
   }
