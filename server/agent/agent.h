@@ -277,14 +277,26 @@ class Agent {
   struct Lease;
   struct PendingAttach;
   using LeasePtr = std::shared_ptr<Lease>;
+  using PartitionsById = std::map<std::string, std::unique_ptr<Partition>>;
 
   Agent(const AgentOptions& options, arch::MachineType type);
   void Tick();
   absl::StatusOr<std::unique_ptr<Partition>> MakePartition(
       const vipuagent::AgentPartition& spec) const;
-  // No IPU of `changed` twice, nor in a partition that is not `going`.
-  absl::Status CheckDisjoint(const std::map<std::string, std::unique_ptr<Partition>>& changed,
+  // --- Configurations (configurations.cc) ---
+  // Whether a configuration follows the one that is here: it comes from no earlier controller, is
+  // not late, and refers to nothing that this agent does not have.
+  absl::Status CheckFollows(const vipuagent::ConfigureRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The partitions that are removed or replaced.
+  std::set<std::string> Going(const vipuagent::ConfigureRequest& request,
+                              const PartitionsById& changed) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // No IPU of `changed` is in two partitions, nor in one that is not `going`.
+  absl::Status CheckDisjoint(const PartitionsById& changed,
                              const std::set<std::string>& going) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReplacePartitions(const std::set<std::string>& going, PartitionsById changed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetPartitionOfIpus(const Partition& partition, const std::string& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -295,14 +307,18 @@ class Agent {
   // Whether the user's right by which the lease was taken has ended since.
   static bool HasEnded(const vipuagent::AgentPartition& spec, const Lease& lease);
   // Leases that a configuration ends, and why; the others of partitions that go have it kept.
-  std::vector<std::pair<LeasePtr, std::string>> Revoked(
-      const vipuagent::ConfigureRequest& request,
-      const std::map<std::string, std::unique_ptr<Partition>>& changed,
-      const std::set<std::string>& going) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<std::pair<LeasePtr, std::string>> Revoked(const vipuagent::ConfigureRequest& request,
+                                                        const PartitionsById& changed,
+                                                        const std::set<std::string>& going)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Revoke(const std::vector<std::pair<LeasePtr, std::string>>& leases);
   machine::Ipu& IpuAt(uint32_t index);
   bool IsIdle(size_t machine) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReadHardware(machine::Machine& machine, MachineReading& reading) const;
+  // Makes the lease that an attach asks for, with the IPUs and units here. InvalidArgument: the
+  // device does not have them.
+  absl::StatusOr<LeasePtr> MakeLease(const ipuof::v1::AttachOpen& open,
+                                     const std::vector<Member>& members) const;
   // Tries an attach. Returns false when it has to wait for IPUs that are being released.
   bool TryAttach(PendingAttach& pending, std::vector<std::function<void()>>& calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -222,6 +222,37 @@ uint64_t Agent::configure_sequence() {
   return configure_sequence_;
 }
 
+absl::StatusOr<Agent::LeasePtr> Agent::MakeLease(const ipuof::v1::AttachOpen& open,
+                                                 const std::vector<Member>& members) const {
+  const auto wrong = [&](auto... why) {
+    return absl::InvalidArgumentError(absl::StrCat("device ", open.device_id(), " has ", why...));
+  };
+  const ipuof::v1::JobMember& job = open.job();
+  const uint64_t needed =
+      open.reserve_only() ? 0 : uint64_t{job.local_replicas()} * job.ipus_per_replica();
+  if (!open.reserve_only() && (needed < 1 || needed > members.size())) {
+    return wrong(base::Counted(members.size(), "IPU"), "; ",
+                 base::Counted(job.local_replicas(), "replica"), " of ",
+                 base::Counted(job.ipus_per_replica(), "IPU"), " asked for");
+  }
+  auto lease = std::make_shared<Lease>();
+  lease->id = base::RandomId();
+  lease->open = open;
+  for (uint32_t i = 0; i < members.size(); ++i) {
+    if (!members[i].here()) continue;
+    lease->ipus.push_back(members[i].ipu);
+    if (i >= needed) continue;
+    lease->units.push_back(i);
+    lease->unit_ipus.push_back(members[i].ipu);
+  }
+  if (lease->ipus.empty() || (!open.reserve_only() && lease->units.empty()))
+    return wrong("no IPU on this agent");
+  const bool whole = lease->units.size() == needed;
+  if (!open.reserve_only() && !whole && (open.num_parts() < 2 || peers_ == nullptr))
+    return wrong("IPUs that other agents hold; attach at each of them");
+  return lease;
+}
+
 bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>& calls) {
   const ipuof::v1::AttachOpen& open = pending.open;
   const auto refuse = [&](absl::Status status) {
@@ -247,34 +278,9 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
     return refuse(absl::FailedPreconditionError(
         "the poprun that started this job has ended, and with it the reservation of its IPUs"));
   }
-  const uint64_t needed =
-      open.reserve_only() ? 0 : uint64_t{job.local_replicas()} * job.ipus_per_replica();
-  if (!open.reserve_only()) {
-    if (job.local_replicas() < 1 || job.ipus_per_replica() < 1 || needed > members->size()) {
-      return refuse(absl::InvalidArgumentError(
-          absl::StrCat("device ", open.device_id(), " has ", base::Counted(members->size(), "IPU"),
-                       "; ", base::Counted(job.local_replicas(), "replica"), " of ",
-                       base::Counted(job.ipus_per_replica(), "IPU"), " asked for")));
-    }
-  }
-  auto lease = std::make_shared<Lease>();
-  for (uint32_t i = 0; i < members->size(); ++i) {
-    const Member& member = (*members)[i];
-    if (!member.here()) continue;
-    lease->ipus.push_back(member.ipu);
-    if (i >= needed) continue;
-    lease->units.push_back(i);
-    lease->unit_ipus.push_back(member.ipu);
-  }
-  if (lease->ipus.empty() || (!open.reserve_only() && lease->units.empty())) {
-    return refuse(absl::InvalidArgumentError(
-        absl::StrCat("device ", open.device_id(), " has no IPU on this agent")));
-  }
-  const bool whole = lease->units.size() == needed;
-  if (!open.reserve_only() && !whole && (open.num_parts() < 2 || peers_ == nullptr)) {
-    return refuse(absl::InvalidArgumentError(absl::StrCat(
-        "device ", open.device_id(), " has IPUs that other agents hold; attach at each of them")));
-  }
+  const auto made = MakeLease(open, *members);
+  if (!made.ok()) return refuse(made.status());
+  const LeasePtr& lease = *made;
   LeasePtr releasing;
   const absl::Status free = CheckFree(lease->ipus, open, &releasing);
   if (!free.ok()) return refuse(free);
@@ -287,8 +293,6 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
     return pending.deadline <= now ? refuse(RefuseReleasing(open, *releasing)) : false;
   }
 
-  lease->id = base::RandomId();
-  lease->open = open;
   lease->user = *std::move(user);
   lease->taken_at = partition->spec.generation();
   lease->store = controller_store_;
