@@ -133,6 +133,9 @@ TEST_F(VpodSecureTest, UsersOfAFileAreCheckedOrItIsSaidThatTheyAreNot) {
   const Outcome nobody = pod_.Run({"vpod", "env", "--user", "nobody"});
   EXPECT_EQ(nobody.code, 1);
   EXPECT_THAT(nobody.err, HasSubstr("no user nobody has a key in " + pod_.home()));
+  const Outcome wrong = pod_.Run({"vpod", "env", "--user", "../bob"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--user: Invalid id '../bob'. Ids have 1 to 63 letters"));
 }
 
 TEST_F(VpodSecureTest, AUsersShellHasTheFilesOfPartitionsThatTheUserMayUse) {

@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <ostream>
+#include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "client/render/completion.h"
 #include "device/base/object_id.h"
@@ -23,6 +28,24 @@ bool Contains(const FlagList& flags, const Flag* flag) {
   return std::find(flags.begin(), flags.end(), flag) != flags.end();
 }
 
+// Whether the values of a flag are ids of objects.
+bool TakesIds(const Flag& flag) {
+  absl::string_view noun = flag.value;
+  if (!absl::ConsumePrefix(&noun, "<")) return false;
+  noun = noun.substr(0, noun.find_first_of(",>"));
+  return noun == "agent" || noun == "allocation" || noun == "cluster" || noun == "user";
+}
+
+// Whether each id that a flag names is one that an object can have.
+absl::Status CheckIds(const Arguments& arguments, const Flag& flag) {
+  const bool is_list = absl::StrContains(flag.value, ",");
+  for (const std::string& id : is_list ? arguments.List(flag) : std::vector{arguments.Text(flag)}) {
+    const absl::Status valid = base::CheckObjectId(id);
+    if (!valid.ok()) return UsageError(absl::StrCat("Flag --", flag.name, ": ", valid.message()));
+  }
+  return absl::OkStatus();
+}
+
 // Whether words and flags are those that the command takes.
 absl::Status Check(const Command& command, const Arguments& arguments) {
   for (const Flag* flag : arguments.given()) {
@@ -30,6 +53,7 @@ absl::Status Check(const Command& command, const Arguments& arguments) {
         !Contains(GlobalFlags(), flag)) {
       return UsageError(absl::StrCat("Unknown flag: --", flag->name, "."));
     }
+    if (TakesIds(*flag)) VPOD_RETURN_IF_ERROR(CheckIds(arguments, *flag));
   }
   const size_t expected = command.IdPosition() + (command.TakesId() ? 1 : 0);
   const auto& words = arguments.words();

@@ -105,6 +105,19 @@ TEST_F(CliTest, UpdatePartitionNeedsAFlagThatChangesSomething) {
   ExpectUsageError("vipu update partition p1 --no-wait --timeout 5", rule);
 }
 
+TEST_F(CliTest, IdsInFlagsHaveTheirRule) {
+  const std::string rule =
+      "Ids have 1 to 63 letters, digits, '.', '_' and '-' and begin with a letter or digit.";
+  for (const auto& [line, wrong] : std::vector<std::pair<std::string, std::string>>{
+           {"vipu create partition p --size 1 --allocation a/1",
+            "--allocation: Invalid id 'a/1'. "},
+           {"vipu create partition p --size 1 --cluster c1,c2", "--cluster: Invalid id 'c1,c2'. "},
+           {"vipu-admin create cluster c --agents ag0,-ag1", "--agents: Invalid id '-ag1'. "},
+           {"vipu-admin update allocation a --users bob,a|b", "--users: Invalid id 'a|b'. "},
+           {"vipu-admin create user u --allocations a:1", "--allocations: Invalid id 'a:1'. "}})
+    ExpectUsageError(line, absl::StrCat("Flag ", wrong, rule));
+}
+
 TEST_F(CliTest, UpdatePartitionChoosesAgainWhatFollowsFromTheChange) {
   const auto existing = ExistingPartition();
   controller_.Answer("GetPartition", {&existing});

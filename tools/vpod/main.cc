@@ -236,7 +236,7 @@ int Env(const Pod& pod, const std::string& user) {
   const auto shape = pod.Shape();
   if (!shape.ok()) return Fail(shape.status().message());
   const auto text = pod.EnvironmentText(*shape, user);
-  if (!text.ok()) return Fail(text.status().message());
+  if (!text.ok()) return FailWith(text.status());
   if (!user.empty()) {
     const absl::Status renewed = pod.RenewIpuofFilesOf(user, *shape);
     if (!renewed.ok()) return Fail(renewed.message());

@@ -99,6 +99,7 @@ class Pod {
   // Copies the files that make the POD what it is, without the storage.
   absl::Status CopyFiles(const std::string& to) const;
   // Lines for `eval`; of a secure POD those of a user of it, or of the administrator.
+  // InvalidArgument: no user can have that id; NotFound: the user has no key here.
   absl::StatusOr<std::string> EnvironmentText(const PodShape& shape, const std::string& user) const;
   // Brings the directory of a user's IPUoF files up to date: it gets a file for every partition
   // whose devices the user may use now, and loses those of other partitions. A POD that does not

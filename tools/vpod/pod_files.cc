@@ -282,9 +282,11 @@ absl::StatusOr<std::string> Pod::EnvironmentText(const PodShape& shape,
       {"VIPU_CLI_API_HOST", "127.0.0.1"},
       {"VIPU_CLI_API_PORT", absl::StrCat(shape.api_port)},
       {"IPUOF_CONFIG_DIR", user.empty() ? IpuofDirectory() : IpuofDirectoryOf(user)}};
-  if (!user.empty() && (!base::CheckObjectId(user).ok() || KeyOf(user) != UserKey::kThere)) {
-    return absl::NotFoundError(absl::StrCat("no user ", base::Printable(user), " has a key in ",
-                                            home_, "; a file for 'vpod up -f' describes users"));
+  if (const absl::Status id = base::CheckObjectId(user); !user.empty() && !id.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--user: ", id.message()));
+  if (!user.empty() && KeyOf(user) != UserKey::kThere) {
+    return absl::NotFoundError(absl::StrCat("no user ", user, " has a key in ", home_,
+                                            "; a file for 'vpod up -f' describes users"));
   }
   // Whose key tools show.
   if (!user.empty() || shape.secure)
