@@ -30,7 +30,8 @@ absl::Status AgentEnded(const grpc::Status& status, const std::string& endpoint,
   const std::string why = base::IsConnectionFailure(status)
                               ? base::ConnectionFailure(tls, endpoint, status)
                               : status.error_message();
-  return absl::UnavailableError(absl::StrCat("does not answer: ", why));
+  return absl::UnavailableError(why == base::kSilence ? "does not answer"
+                                                      : absl::StrCat("does not answer: ", why));
 }
 
 // An agent's process, if it is known how to reach it.

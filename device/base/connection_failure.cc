@@ -18,7 +18,6 @@ namespace {
 constexpr char kNobody[] = "nobody listens there";
 constexpr char kNoRoute[] = "there is no route to that host";
 constexpr char kOtherServer[] = "another kind of server listens there";
-constexpr char kSilence[] = "it does not answer";
 
 // What gRPC 1.51 and OpenSSL 3.0 say, who tell failures apart in words only, and what it means. The
 // first that is found counts.

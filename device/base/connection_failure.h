@@ -14,6 +14,9 @@ namespace vpod::base {
 // Whether a call ended because its server was not reached, or did not answer in time.
 bool IsConnectionFailure(const grpc::Status& status);
 
+// What ConnectionFailure says of a server that does not answer in time.
+inline constexpr char kSilence[] = "it does not answer";
+
 // Returns why, after such a call to host:port: a phrase such as "nobody listens there", without a
 // stop. It tells apart that nobody listens, that the name is unknown, that another kind of server
 // listens, that the certificates do not fit, and that the server does not answer. If the peer
