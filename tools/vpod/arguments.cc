@@ -126,7 +126,7 @@ void AddCommands(CLI::App& app, Given& given) {
       "print the completion script of a tool for a shell; source <(vpod completion bash)");
   completion->add_option("shell", given.arguments.shell, "bash, zsh or fish")
       ->required()
-      ->check(base::OneOf({"bash", "zsh", "fish"}));
+      ->check(base::OneOf({std::begin(render::kShells), std::end(render::kShells)}));
   completion->add_option("tool", given.arguments.tool, "vpod, poprun or a gc-* tool (vpod)");
   for (CLI::App* command : {up, down, status, env, backup, restore, logs, doctor, bundle})
     command->add_option("--name", given.arguments.name, "a POD by its name, not by VPOD_HOME");
