@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/command_line.h"
+#include "device/base/host_name.h"
 #include "device/base/status.h"
 #include "device/base/whole_number.h"
 #include "server/flag_values.h"
@@ -15,6 +16,7 @@ namespace {
 
 void AddOptions(CLI::App& app, AgentProcessOptions& options, uint64_t& memory_limit_mib) {
   agent::AgentOptions& agent = options.agent;
+  const CLI::Validator host([](const std::string& name) { return base::HostTrouble(name); }, "");
   app.add_option("--machines", agent.num_machines, "Number of IPU-Machines, 1 to 65534")
       ->transform(base::WholeNumber(1, agent::kMostMachines))
       ->capture_default_str();
@@ -43,8 +45,10 @@ void AddOptions(CLI::App& app, AgentProcessOptions& options, uint64_t& memory_li
          "is above 0, --addresses names the addresses of the whole POD")
       ->transform(base::WholeNumber(0, agent::kMostMachines - 1));
   app.add_option("--host", agent.management_ip,
-                 "Management address of the only machine, on a host of its own");
-  app.add_option("--data-host", agent.data_ip, "Its data-plane address (default: --host)");
+                 "Management address of the only machine, on a host of its own")
+      ->check(host);
+  app.add_option("--data-host", agent.data_ip, "Its data-plane address (default: --host)")
+      ->check(host);
   app.add_option("--memory-limit", memory_limit_mib, "MiB of host memory for loaded programs")
       ->transform(base::WholeNumber(1, uint64_t{1} << 40))
       ->capture_default_str();
@@ -58,18 +62,19 @@ void AddOptions(CLI::App& app, AgentProcessOptions& options, uint64_t& memory_li
 
 absl::Status CheckOptions(const AgentProcessOptions& options) {
   const std::string& listen = options.listen;
-  VPOD_RETURN_IF_ERROR(rpc::CheckListenAddress(listen, options.MayListenBeyondLoopback()));
-  if (const absl::Status address = rpc::CheckListenAddress(options.controller, true); !address.ok())
-    return absl::InvalidArgumentError(absl::StrCat("--controller: ", address.message()));
+  VPOD_RETURN_IF_ERROR(rpc::CheckEndPointOption(
+      "--listen", listen, options.MayListenBeyondLoopback(), rpc::kTlsOrInsecureListen));
+  VPOD_RETURN_IF_ERROR(
+      rpc::CheckEndPointOption("--controller", options.controller, /*allowed_beyond=*/true, ""));
   // The controller and other agents are told this address.
   for (const char* anywhere : {"0.0.0.0", "[::]", "*"}) {
     if (listen.substr(0, listen.rfind(':')) != anywhere) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--listen ", listen, " does not name a host; use an address that others can reach"));
   }
-  // TLS does not reach the metrics.
   if (!options.metrics_listen.empty())
-    VPOD_RETURN_IF_ERROR(rpc::CheckListenAddress(options.metrics_listen, options.insecure_listen));
+    VPOD_RETURN_IF_ERROR(rpc::CheckEndPointOption("--metrics-listen", options.metrics_listen,
+                                                  options.insecure_listen, rpc::kInsecureListen));
   if (!options.addresses.empty())
     VPOD_RETURN_IF_ERROR(rpc::AddressPairOf(options.addresses).status());
   if (options.ContinuesPod() && options.addresses.empty() && options.agent.management_ip.empty())

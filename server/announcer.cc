@@ -82,7 +82,7 @@ void Announcer::Log(const grpc::Status& status) const {
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
       return spdlog::error("refused by the controller: {}", status.error_message());
     default:
-      return spdlog::info("lost the connection to the controller: {}",
+      return spdlog::info("no connection to the controller: {}",
                           base::IsConnectionFailure(status)
                               ? base::ConnectionFailure(tls_, controller_, status)
                               : status.error_message());

@@ -55,14 +55,11 @@ absl::StatusOr<rpc::AddressPair> Addresses(const AgentProcessOptions& options) {
                                 : rpc::ClaimAddressPair(options.addresses);
 }
 
-// Whether the address reaches beyond loopback.
-bool IsBeyond(const std::string& address) { return !rpc::CheckListenAddress(address, false).ok(); }
-
 // A machine with an address of its own shows its metrics there, if that is allowed.
 std::string ExporterAddress(const AgentProcessOptions& options, const std::string& listen) {
   const std::string own = absl::StrCat(HostOf(listen), ":2112");
-  const bool has_own = options.listen_on_machine || IsBeyond(listen);
-  return has_own && (!IsBeyond(own) || options.insecure_listen) ? own : "127.0.0.1:2112";
+  const bool has_own = options.listen_on_machine || !rpc::IsOnLoopback(listen);
+  return has_own && (rpc::IsOnLoopback(own) || options.insecure_listen) ? own : "127.0.0.1:2112";
 }
 
 // A server and the listener that feeds it.
@@ -117,8 +114,9 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
   if (options.listen_on_machine) {
     const vipuagent::Machine machine = agent->DescribeMachines().front();
     listen = absl::StrCat(machine.host(), ":", machine.port());
-    if (IsBeyond(listen) && !options.MayListenBeyondLoopback())
-      return absl::InvalidArgumentError(rpc::CheckListenAddress(listen, false).message());
+    VPOD_RETURN_IF_ERROR(rpc::CheckEndPointOption("--listen-on-machine", listen,
+                                                  options.MayListenBeyondLoopback(),
+                                                  rpc::kTlsOrInsecureListen));
   }
   VPOD_ASSIGN_OR_RETURN(const auto local_listener, agent::LocalListener::Open(*agent));
   rpc::Liveness liveness;
@@ -149,7 +147,7 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
       options.agent.memory_limit_bytes >> 20, agent->executors().compute_threads());
   {
     // An exporter on loopback is no use to a site that reaches this agent from elsewhere.
-    const bool hidden = IsBeyond(listen) && !IsBeyond(metrics->endpoint());
+    const bool hidden = !rpc::IsOnLoopback(listen) && rpc::IsOnLoopback(metrics->endpoint());
     Announcer announcer({.controller = options.controller,
                          .endpoint = listen,
                          .metrics_endpoint = hidden ? "" : metrics->endpoint()},

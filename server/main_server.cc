@@ -153,6 +153,18 @@ absl::Status Serve(const ServerOptions& options) {
   return controller->fenced();
 }
 
+absl::Status CheckEndPoints(const ServerOptions& options) {
+  const bool beyond = options.WithTls() || options.insecure_listen;
+  VPOD_RETURN_IF_ERROR(rpc::CheckEndPointOption("--user-api-listen", options.user_listen, beyond,
+                                                rpc::kTlsOrInsecureListen));
+  if (!options.admin_listen.empty())
+    VPOD_RETURN_IF_ERROR(rpc::CheckEndPointOption("--admin-api-listen", options.admin_listen,
+                                                  beyond, rpc::kTlsOrInsecureListen));
+  if (options.metrics_listen.empty()) return absl::OkStatus();
+  return rpc::CheckEndPointOption("--metrics-listen", options.metrics_listen,
+                                  options.insecure_listen, rpc::kInsecureListen);
+}
+
 int Main(int argc, char** argv) {
   // Hashing a key takes 16 MiB for a moment. Left alone, the allocator learns from that to keep as
   // much for every thread.
@@ -169,18 +181,7 @@ int Main(int argc, char** argv) {
   }
   if (absl::Status status = rpc::SetUpLog(options.log_level, options.log_file); !status.ok())
     return Fail(status);
-  for (const std::string& address : {options.user_listen, options.admin_listen}) {
-    if (address.empty()) continue;
-    const absl::Status status =
-        rpc::CheckListenAddress(address, options.WithTls() || options.insecure_listen);
-    if (!status.ok()) return Fail(status, 2);
-  }
-  // TLS does not reach the metrics.
-  if (!options.metrics_listen.empty()) {
-    const absl::Status status =
-        rpc::CheckListenAddress(options.metrics_listen, options.insecure_listen);
-    if (!status.ok()) return Fail(status, 2);
-  }
+  if (absl::Status status = CheckEndPoints(options); !status.ok()) return Fail(status);
   if (options.check) {
     const absl::Status status = CheckStorage(options.storage);
     if (!status.ok()) return Fail(status, 1);

@@ -2,37 +2,25 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "device/arch/hardware.h"
+#include "device/base/host_name.h"
 #include "device/base/id_order.h"
 #include "device/base/status.h"
-#include "device/base/text.h"
 #include "server/controller/controller.h"
 #include "server/controller/test_cluster.h"
 
 namespace vpod::controller {
 namespace {
 
-// A name or an address: what no resolver takes would only be refused later, and by somebody else.
-bool IsHost(absl::string_view text) {
-  return !text.empty() && text.size() <= 253 && std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
-           absl::StrContains("._-:[]", absl::string_view(&c, 1));
-  });
-}
-
 std::string ObjectOf(const std::string& id) { return absl::StrCat("agent ", id); }
 
 }  // namespace
 
 absl::Status CheckAddress(const std::string& host, uint32_t port) {
-  if (!IsHost(host)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Host '", base::Printable(host),
-                     "' is not a name or address; give 1 to 253 letters, digits and '._-:[]'."));
-  }
+  // What no resolver takes would only be refused later, and by somebody else.
+  if (const std::string trouble = base::HostTrouble(host); !trouble.empty())
+    return absl::InvalidArgumentError(absl::StrCat("Host ", trouble, "."));
   if (port >= 1 && port <= 65535) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("Port is ", port, "; give 1 to 65535."));
 }

@@ -158,26 +158,26 @@ absl::Status SetUpLog(const std::string& level, const std::string& file) {
   return absl::OkStatus();
 }
 
-absl::Status CheckListenAddress(absl::string_view address, bool allowed_beyond) {
-  const size_t colon = address.rfind(':');
-  if (colon == absl::string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("address '", address, "' is not host:port"));
-  }
-  uint32_t port = 0;  // gRPC takes a larger one modulo 65536
-  if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address '", address, "' needs a port from 0 to 65535"));
-  }
-  const std::string host(address.substr(0, colon));
+bool IsOnLoopback(absl::string_view address) {
+  const std::string host(address.substr(0, address.rfind(':')));
   in_addr parsed;
-  // A name that begins with "127." may lead anywhere.
-  const bool loopback =
-      host == "localhost" || host == "[::1]" ||
-      (inet_pton(AF_INET, host.c_str(), &parsed) == 1 && ntohl(parsed.s_addr) >> 24 == 127);
-  if (!loopback && !allowed_beyond) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "address '", address, "' reaches beyond this host; that takes TLS, or --insecure-listen"));
-  }
+  return host == "localhost" || host == "[::1]" ||
+         (inet_pton(AF_INET, host.c_str(), &parsed) == 1 && ntohl(parsed.s_addr) >> 24 == 127);
+}
+
+absl::Status CheckEndPointOption(absl::string_view option, absl::string_view address,
+                                 bool allowed_beyond, absl::string_view permit) {
+  const auto refused = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, ": address '", base::Printable(address), "' ", why));
+  };
+  const size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos || colon == 0) return refused("is not host:port");
+  uint32_t port = 0;  // gRPC takes a larger one modulo 65536
+  if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535)
+    return refused("needs a port from 0 to 65535");
+  if (!allowed_beyond && !IsOnLoopback(address))
+    return refused(absl::StrCat("reaches beyond this host; that takes ", permit));
   return absl::OkStatus();
 }
 

@@ -37,9 +37,17 @@ void EndWithin(std::chrono::seconds limit);
 // these. FailedPrecondition: the file cannot be written.
 absl::Status SetUpLog(const std::string& level, const std::string& file);
 
-// PermissionDenied when `address` (host:port) reaches beyond loopback and is not `allowed_beyond`,
-// by TLS or by the operator's word.
-absl::Status CheckListenAddress(absl::string_view address, bool allowed_beyond);
+// Whether `address` (host:port) is one of loopback. A name other than localhost may lead anywhere.
+bool IsOnLoopback(absl::string_view address);
+
+// What lets an end-point listen beyond loopback.
+inline constexpr char kTlsOrInsecureListen[] = "TLS, or --insecure-listen";
+inline constexpr char kInsecureListen[] = "--insecure-listen, because TLS does not reach it";
+
+// InvalidArgument, which names `option`, unless its `address` is host:port, and on loopback if it
+// is not `allowed_beyond`; `permit` says what would allow that.
+absl::Status CheckEndPointOption(absl::string_view option, absl::string_view address,
+                                 bool allowed_beyond, absl::string_view permit);
 
 // Makes the kernel end the connections accepted on `port` from now on when the other host does not
 // answer for three seconds; it asks only where nothing is on its way, as on a lease's Pulse. gRPC

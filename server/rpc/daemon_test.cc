@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "device/base/file.h"
 #include "device/base/unique_fd.h"
 
@@ -75,16 +76,33 @@ TEST(NotifyReadyTest, DoesNothingUnasked) {
   unsetenv("NOTIFY_SOCKET");
 }
 
-TEST(CheckListenAddressTest, OnlyLoopbackUnlessAllowed) {
+absl::Status CheckListen(const char* address, bool allowed_beyond) {
+  return CheckEndPointOption("--listen", address, allowed_beyond, kTlsOrInsecureListen);
+}
+
+TEST(CheckEndPointOptionTest, OnlyLoopbackUnlessAllowed) {
   for (const char* address : {"127.0.0.1:8090", "127.10.255.3:0", "localhost:8090", "[::1]:1"})
-    EXPECT_TRUE(CheckListenAddress(address, false).ok()) << address;
+    EXPECT_TRUE(CheckListen(address, false).ok()) << address;
   for (const char* address : {"0.0.0.0:8090", "10.1.2.1:8090", "[::]:8090", "127.evil.example:1",
-                              "128.0.0.1:1", "127.1:80", ":8090", "ctrl:8090"}) {
-    EXPECT_TRUE(absl::IsPermissionDenied(CheckListenAddress(address, false))) << address;
-    EXPECT_TRUE(CheckListenAddress(address, true).ok()) << address;
+                              "128.0.0.1:1", "127.1:80", "ctrl:8090"}) {
+    EXPECT_EQ(CheckListen(address, false),
+              absl::InvalidArgumentError(absl::StrCat(
+                  "--listen: address '", address,
+                  "' reaches beyond this host; that takes TLS, or --insecure-listen")));
+    EXPECT_TRUE(CheckListen(address, true).ok()) << address;
   }
-  for (const char* bad : {"8090", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:http", "[::1]"})
-    EXPECT_TRUE(absl::IsInvalidArgument(CheckListenAddress(bad, true))) << bad;
+}
+
+TEST(CheckEndPointOptionTest, AnAddressHasAHostAndAPort) {
+  for (const char* bad : {"8090", ":8090", ""}) {
+    EXPECT_EQ(CheckListen(bad, true), absl::InvalidArgumentError(absl::StrCat(
+                                          "--listen: address '", bad, "' is not host:port")));
+  }
+  for (const char* bad : {"127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:http", "[::1]"}) {
+    EXPECT_EQ(CheckListen(bad, true),
+              absl::InvalidArgumentError(
+                  absl::StrCat("--listen: address '", bad, "' needs a port from 0 to 65535")));
+  }
 }
 
 int Option(const base::UniqueFd& socket, int level, int name) {

@@ -68,7 +68,8 @@ TEST_F(ServerConfigTest, WhatIsWrongIsNamed) {
   const std::string file = Write("colour=\"blue\"\n");
   ExpectRefused(run(file), "unknown setting 'colour' in " + file);
   ExpectRefused(run(Write("log-level=\"loud\"\n")), "log level 'loud'");
-  ExpectRefused(run(Write("user-api-listen=\"0.0.0.0:8090\"\n")), "0.0.0.0:8090");
+  ExpectRefused(run(Write("user-api-listen=\"0.0.0.0:8090\"\n")),
+                "--user-api-listen: address '0.0.0.0:8090' reaches beyond this host");
 }
 
 }  // namespace

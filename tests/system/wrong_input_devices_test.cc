@@ -190,6 +190,17 @@ INSTANTIATE_TEST_SUITE_P(
              "--import-config: cannot read"},
         WrongUsage("AddressesOfNoPod", {"vipu-agent", "--addresses", "foo"},
                    "addresses 'foo' are not valid; use 127.10, 127.12 … 127.252"),
+        WrongUsage("HostOfAnAgentIsNoHost", {"vipu-agent", "--host", "h/1"},
+                   "--host: 'h/1' is not a name or address; give 1 to 253 letters, digits and "
+                   "'._-:[]'"),
+        WrongUsage("DataHostOfAnAgentIsNoHost", {"vipu-agent", "--data-host", "a b"},
+                   "--data-host: 'a b' is not a name or address"),
+        WrongUsage("AgentBeyondThisHost", {"vipu-agent", "--listen", "10.1.2.1:0"},
+                   "--listen: address '10.1.2.1:0' reaches beyond this host; that takes TLS, or "
+                   "--insecure-listen"),
+        WrongUsage("MetricsBeyondThisHost", {"vipu-agent", "--metrics-listen", "0.0.0.0:0"},
+                   "--metrics-listen: address '0.0.0.0:0' reaches beyond this host; that takes "
+                   "--insecure-listen, because TLS does not reach it"),
         WrongUsage("FewerThreadsThanNone", {"vipu-agent", "--compute-threads", "-3"},
                    "--compute-threads"),
         Case{"LogFileInAMissingDirectory",
