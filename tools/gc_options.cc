@@ -113,8 +113,12 @@ int ParseGcOptions(const std::string& tool, int argc, char** argv,
   all.add(options).add(hidden);
   if (AnswerCompletion(argc, argv, options)) return 0;
   try {
-    // No positional words: a stray one is an error, not ignored.
-    po::store(po::command_line_parser(argc, argv).options(all).positional({}).run(), values);
+    const po::parsed_options parsed = po::command_line_parser(argc, argv).options(all).run();
+    for (const po::option& option : parsed.options) {
+      if (option.position_key < 0) continue;
+      return UsageError(tool, absl::StrCat("unexpected argument '", option.value.front(), "'"));
+    }
+    po::store(parsed, values);
     po::notify(values);
     wants_json = std::any_of(values.begin(), values.end(), [](const auto& value) {
       return IsJsonOption(value.first) && value.second.template as<bool>();

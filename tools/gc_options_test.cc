@@ -68,7 +68,7 @@ TEST(GcOptionsTest, PrefixesMustBeUnambiguous) {
 TEST(GcOptionsTest, WrongUsageIsOneLine) {
   for (const auto& [words, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"--foo"}, "unrecognised option '--foo'"},
-           {{"word"}, "too many positional options"},
+           {{"-i", "2", "word"}, "unexpected argument 'word'"},
            {{"-d"}, "the required argument for option '--device-id' is missing"},
            {{"-d", "-1"},
             "the argument ('-1') for option '--device-id' is invalid. Give a number from 0 to "
