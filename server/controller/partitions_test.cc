@@ -1,6 +1,7 @@
 // Rules and placement of partitions.
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "server/controller/controller.h"
 #include "server/controller/controller_fixture.h"
 
@@ -31,10 +32,13 @@ TEST_F(PartitionsTest, SizesArePowersOfTwo) {
   CreatePod(8);
   EXPECT_EQ(Text(Create("p9", 24)),
             "INVALID_ARGUMENT: 24 IPUs requested, sizes are powers of two (next: 32).");
-  EXPECT_EQ(Text(Create("p9", 0)),
-            "INVALID_ARGUMENT: 0 IPUs requested; use a power of two, 1 or more.");
-  EXPECT_EQ(Text(Create("p9", 0xffffffff)),
-            "INVALID_ARGUMENT: 4294967295 IPUs requested; use a power of two, 1 or more.");
+  EXPECT_EQ(Text(Create("p9", 65535)),
+            "INVALID_ARGUMENT: 65535 IPUs requested, sizes are powers of two (next: 65536).");
+  for (const uint32_t size : {0u, 65537u, 0xffffffffu}) {
+    EXPECT_EQ(Text(Create("p9", size)),
+              absl::StrCat("INVALID_ARGUMENT: ", size,
+                           " IPUs requested; use a power of two from 1 to 65536."));
+  }
   EXPECT_TRUE(controller_->ListPartitions().empty());
 }
 

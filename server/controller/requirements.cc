@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "device/arch/device_id.h"
+#include "device/arch/hardware.h"
 #include "device/base/counted.h"
 #include "device/base/status.h"
 
@@ -32,8 +33,9 @@ absl::Status Invalid(const Parts&... parts) {
 absl::Status CompleteSize(const ClusterFacts& cluster, vipuuser::PartitionRequirements& r) {
   const uint32_t size = r.size();
   if (!arch::IsPowerOfTwo(size)) {
-    if (size == 0 || size > (1u << 30))
-      return Invalid(size, " IPUs requested; use a power of two, 1 or more.");
+    if (size == 0 || size > arch::kMaxIpusPerPod)
+      return Invalid(size, " IPUs requested; use a power of two from 1 to ", arch::kMaxIpusPerPod,
+                     ".");
     return Invalid(
         size, " IPUs requested, sizes are powers of two (next: ", arch::NextPowerOfTwo(size), ").");
   }
