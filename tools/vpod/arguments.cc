@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <iterator>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -19,6 +20,17 @@ namespace vpod::tools {
 namespace {
 
 constexpr char kHelp[] = "help";
+
+// Says why the tool has no completion script of vpod's; empty if it may have one. A shell runs the
+// script, in which the name stands.
+std::string ToolTrouble(const std::string& tool) {
+  const bool is_device_tool =
+      absl::StartsWith(tool, "gc-") && std::all_of(tool.begin(), tool.end(), [](unsigned char c) {
+        return absl::ascii_islower(c) || c == '-';
+      });
+  if (is_device_tool || tool == "vpod" || tool == "poprun") return "";
+  return absl::StrCat("'", tool, "' is not vpod, poprun or a gc-* tool");
+}
 
 // Values that CLI11 writes; those of `agents` and `help_about` are evaluated afterwards.
 struct Given {
@@ -127,7 +139,8 @@ void AddCommands(CLI::App& app, Given& given) {
   completion->add_option("shell", given.arguments.shell, "bash, zsh or fish")
       ->required()
       ->check(base::OneOf({std::begin(render::kShells), std::end(render::kShells)}));
-  completion->add_option("tool", given.arguments.tool, "vpod, poprun or a gc-* tool (vpod)");
+  completion->add_option("tool", given.arguments.tool, "vpod, poprun or a gc-* tool (vpod)")
+      ->check(CLI::Validator(ToolTrouble, ""));
   for (CLI::App* command : {up, down, status, env, backup, restore, logs, doctor, bundle})
     command->add_option("--name", given.arguments.name, "a POD by its name, not by VPOD_HOME");
   app.add_subcommand(kHelp, "explain a command")
