@@ -118,7 +118,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"UnknownFlagOfAnExample",
              {"gc-get-attributes-for-all-devices", "--bogus"},
              2,
-             "Usage: gc-get-attributes-for-all-devices [ATTRIBUTE]"},
+             "gc-get-attributes-for-all-devices: error: unknown option '--bogus'; usage: "
+             "gc-get-attributes-for-all-devices [ATTRIBUTE]"},
         Case{"NoDevicesForAnExample",
              {"gc-get-attributes-for-all-devices"},
              1,

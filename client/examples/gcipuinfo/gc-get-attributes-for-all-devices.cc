@@ -8,10 +8,18 @@
 
 int main(int argc, char** argv) {
   const std::string label = argc > 1 ? argv[1] : "";
-  const bool help = label == "-h" || label == "--help";
-  if (argc > 2 || help || label.rfind('-', 0) == 0) {
-    std::fprintf(help ? stdout : stderr, "Usage: gc-get-attributes-for-all-devices [ATTRIBUTE]\n");
-    return help ? 0 : 2;
+  if (label == "-h" || label == "--help") {
+    std::printf("Usage: gc-get-attributes-for-all-devices [ATTRIBUTE]\n");
+    return 0;
+  }
+  const bool is_option = label.rfind('-', 0) == 0;
+  if (is_option || argc > 2) {
+    std::fprintf(stderr,
+                 "gc-get-attributes-for-all-devices: error: %s '%s'; usage: "
+                 "gc-get-attributes-for-all-devices [ATTRIBUTE]\n",
+                 is_option ? "unknown option" : "unexpected argument",
+                 is_option ? argv[1] : argv[2]);
+    return 2;
   }
   gcipuinfo info;
   const auto devices = info.getDevices();
