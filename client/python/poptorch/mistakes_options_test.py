@@ -79,7 +79,7 @@ def partials_type(value):
     quiet().Precision.setPartialsType(value)
 
 
-@mistake((AssertionError, ValueError), "must be", "7", 1.5)
+@mistake((AssertionError, ValueError), "random_seed is .*, must be", "7", 1.5, 2**64, -(2**63) - 1)
 def random_seed(value):
     quiet().randomSeed(value)
 

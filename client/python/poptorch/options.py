@@ -174,8 +174,16 @@ class Options(BatchOptions, PlacementOptions, CompilationOptions):
     # --- Numbers.
 
     def randomSeed(self, random_seed: int) -> "Options":
-        """Seeds the device's random numbers, and torch's by torch.manual_seed."""
+        """Seeds the device's random numbers, and torch's by torch.manual_seed.
+
+        Args:
+            random_seed: what torch.manual_seed takes, from -2**63 to 2**64 - 1.
+        """
         check_is("random_seed", random_seed, int, "an integer")
+        if not -(2**63) <= random_seed < 2**64:
+            raise ValueError(
+                f"random_seed is {random_seed}, must be between {-(2**63)} and {2**64 - 1}"
+            )
         self.createOrSet(random_seed=random_seed)
         torch.manual_seed(random_seed)
         return self
