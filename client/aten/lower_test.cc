@@ -192,6 +192,27 @@ TEST_F(LowerTest, ReluIsOneOperationInEachType) {
   }
 }
 
+// PyTorch's ReLU6 is a hardtanh.
+TEST_F(LowerTest, HardTanhHasNoCasts) {
+  for (const v1::DataType type : {v1::FLOAT16, v1::FLOAT32}) {
+    const Tensor x = Input(type, {3});
+    const size_t before = graph_.nodes().size();
+    const auto result = Lower(graph_, "hardtanh.default", {x, int64_t{0}, int64_t{6}});
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_EQ(graph_.nodes().size(), before + 1);
+    EXPECT_EQ(graph_.nodes().back().instruction.unary().operator_(), v1::RELU6);
+    for (const auto& [name, arguments] : std::vector<std::pair<std::string, std::vector<Argument>>>{
+             {"hardtanh.default", {x}},
+             {"hardtanh.default", {x, 0.0, 1.0}},
+             {"hardtanh.default", {x, -1.0, 6.0}},
+             {"hardtanh_backward.default", {x, x, 0.0, 6.0}}})
+      EXPECT_EQ(TypeOf(name, arguments), graph_.TypeOf(x).ToString());
+  }
+  EXPECT_EQ(TypeOf("hardtanh.default", {Input(v1::INT32, {3}), int64_t{0}, int64_t{6}}),
+            "int32[3]");
+  for (const graph::Node& node : graph_.nodes()) EXPECT_FALSE(node.instruction.has_cast());
+}
+
 // Tensors of the largest rank have no dimension to spare.
 TEST_F(LowerTest, WorksAtTheLargestRank) {
   const graph::Dims dims = {2, 1, 2, 1, 3, 1, 1, 2};

@@ -62,11 +62,19 @@ Term HardSwish(const Call&, Term x) {
 Term HardSwishSlope(const Call&, Term x) {
   return Where(x.Apply(v1::LESS, x.Number(-3)), 0.0, Where(x > 3, 1.0, x / x.Number(3) + 0.5));
 }
-Term HardTanh(const Call& call, Term x) {
-  return Between(x, call.number(1), call.number(2), call.number(1), x, x.Number(call.number(2)));
+// (self, least, most): exact in any type, so that nothing is widened. A norm before a ReLU6 takes
+// it over (fusion.h).
+Outputs HardTanh(const Call& call) {
+  const Term x = call.term(call.tensor(0));
+  const double low = call.number(1), high = call.number(2);
+  if (low == 0 && high == 6 && program::IsFloat(call.TypeOf(x).type))
+    return Tensors{x.Apply(v1::RELU6)};
+  return Tensors{Between(x, low, high, low, x, x.Number(high))};
 }
-Term HardTanhSlope(const Call& call, Term x) {
-  return Between(x, call.number(2), call.number(3), 0, x.Number(1), x.Number(0));
+// (output gradient, self, least, most): what passes, without a product that infinities would spoil.
+Outputs HardTanhBackward(const Call& call) {
+  const Term gradient = call.term(call.tensor(0)), x = call.term(call.tensor(1));
+  return Tensors{Between(x, call.number(2), call.number(3), 0, gradient, gradient.Number(0))};
 }
 
 // (self, threshold, value)
@@ -203,8 +211,8 @@ std::vector<Row> ActivationRows() {
       {"hardsigmoid_backward.default", "tensor, tensor", Backward<HardSigmoidSlope>},
       {"hardswish.default", "tensor", Of<HardSwish>},
       {"hardswish_backward.default", "tensor, tensor", Backward<HardSwishSlope>},
-      {"hardtanh.default", "tensor, number=-1, number=1", Of<HardTanh>},
-      {"hardtanh_backward.default", "tensor, tensor, number, number", Backward<HardTanhSlope>},
+      {"hardtanh.default", "tensor, number=-1, number=1", HardTanh},
+      {"hardtanh_backward.default", "tensor, tensor, number, number", HardTanhBackward},
       {"threshold.default", "tensor, number, number", Of<Threshold>},
       {"threshold_backward.default", "tensor, tensor, number", ThresholdBackward},
       {"leaky_relu.default", "tensor, number=0.01", Of<LeakyRelu>},
