@@ -29,8 +29,9 @@ namespace {
 // Calls `before` before each step of trials.
 absl::Status CheckThatItFits(const graph::Graph& graph, const CompileOptions& options,
                              const BeforeStep& before, Compiled& compiled) {
-  const model::MemoryVerdict verdict =
-      model::JudgeMemory(*compiled.executable, TopologyOf(options));
+  model::MemoryVerdict verdict = model::JudgeMemory(*compiled.executable, TopologyOf(options));
+  if (ReplicasOfInstance(options) == 1)
+    std::erase(verdict.advice, model::MemoryAdvice::kTensorShards);
   compiled.fits = verdict.fits;
   if (verdict.fits) return absl::OkStatus();
   if (IsExplainedProgram()) {

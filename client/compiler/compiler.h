@@ -289,6 +289,9 @@ struct Front {
   // twice the IPUs (kMoreIpus, kMoreIpusSharded). The compiler tries such advice if a front has the
   // function. An error says that the model cannot be changed so.
   std::function<absl::StatusOr<Model>(const std::vector<model::MemoryAdvice>& changes)> rebuild;
+  // The replicas of each instance of the job, among which advice shares the state of the optimiser
+  // out (CompileOptions::tensor_shards). 0: one instance has all replicas.
+  uint32_t instance_replicas = 0;
 };
 
 struct CompileOptions {

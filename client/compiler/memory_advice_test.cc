@@ -138,7 +138,7 @@ TEST(MemoryAdviceTest, StateOfTheOptimiserIsMovedOffTheChip) {
   EXPECT_EQ(
       ToTry(wide, options),
       absl::StrCat("To try: ", kState,
-                   ", the state of the optimiser shared out among all replicas in one instance "
+                   ", the state of the optimiser shared out among the replicas of each instance "
                    "(CompileOptions::tensor_shards), ",
                    kMoreIpus, ", ", kSmallerOptimizer, ", ", kWeights, "."));
 }
@@ -149,6 +149,28 @@ TEST(MemoryAdviceTest, AccumulatorsAreMovedOffTheChip) {
       "accumulators off the chip (CompileOptions::off_chip_accumulators)";
   EXPECT_EQ(ToTry(wide, {.programs = {{.accumulation = 2}}}),
             absl::StrCat("To try: ", kAccumulators, ", ", kMoreIpus, ", ", kWeights, "."));
+}
+
+// The state fits if four replicas share it out, and not if two do.
+TEST(MemoryAdviceTest, StateIsSharedOutWithinAnInstance) {
+  const Network wide{.type = FLOAT16, .rows = 16, .width = 4096, .layers = 5};
+  CompileOptions options{.total_replicas = 4, .programs = {{.optimizer = AdamOptions{}}}};
+  const auto fits = [&](uint32_t shards) {
+    CompileOptions shared = options;
+    shared.tensor_shards = shards;
+    const Model model = ModelOf(wide, shared);
+    return Compile(model.graph, model.options).ok();
+  };
+  ASSERT_TRUE(fits(4));
+  ASSERT_FALSE(fits(2));
+  constexpr char kShared[] =
+      "shared out among the replicas of each instance (CompileOptions::tensor_shards): ";
+  EXPECT_THAT(Tried(wide, options), testing::HasSubstr(absl::StrCat(kShared, "fits")));
+  options.front.instance_replicas = 2;
+  EXPECT_THAT(Tried(wide, options), testing::HasSubstr(absl::StrCat(kShared, "not alone")));
+  options.front.instance_replicas = 1;
+  EXPECT_THAT(Tried(wide, options), testing::AllOf(testing::HasSubstr(kState),
+                                                   testing::Not(testing::HasSubstr("shared out"))));
 }
 
 TEST(MemoryAdviceTest, WhatIsSharedOutAlreadyIsNotAdvised) {
@@ -213,7 +235,7 @@ TEST(MemoryAdviceTest, EachOptionIsTried) {
        std::vector<std::pair<std::string, std::function<void(CompileOptions&)>>>{
            {kState, [](auto& o) { o.off_chip_optimizer_state = true; }},
            {kWeights, [](auto& o) { o.off_chip_weights = true; }},
-           {"shared out among all replicas in one instance (CompileOptions::tensor_shards)",
+           {"shared out among the replicas of each instance (CompileOptions::tensor_shards)",
             [](auto& o) { o.tensor_shards = 4; }},
            {kSmallerOptimizer, [](auto& o) { o.programs[0].optimizer = SgdOptions{}; }}}) {
     CompileOptions options = adam;

@@ -96,7 +96,7 @@ bool Follow(MemoryAdvice advice, CompileOptions& options) {
     case MemoryAdvice::kOffChipAccumulators:
       return options.off_chip_accumulators = true;
     case MemoryAdvice::kTensorShards:
-      options.tensor_shards = options.total_replicas;
+      options.tensor_shards = ReplicasOfInstance(options);
       return true;
     case MemoryAdvice::kSmallerOptimizer:
       DropOptimizerState(options);
@@ -143,6 +143,11 @@ TrialResult Try(const graph::Graph& graph, CompileOptions options,
 }
 
 }  // namespace
+
+uint32_t ReplicasOfInstance(const CompileOptions& options) {
+  const uint32_t replicas = options.front.instance_replicas;
+  return replicas == 0 ? options.total_replicas : replicas;
+}
 
 model::Topology TopologyOf(const CompileOptions& options) {
   return {.num_replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica};

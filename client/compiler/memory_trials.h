@@ -12,6 +12,9 @@
 
 namespace vpod::compiler {
 
+// The replicas that can share tensors out among them.
+uint32_t ReplicasOfInstance(const CompileOptions& options);
+
 // The topology for which a compilation checks memory.
 model::Topology TopologyOf(const CompileOptions& options);
 

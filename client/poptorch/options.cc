@@ -250,6 +250,7 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const TapeProgram& program,
   }
   CompileOptions compile;
   compile.front.names = OptionNames();
+  if (options.processes > 1) compile.front.instance_replicas = options.replicas;
   VPOD_ASSIGN_OR_RETURN(compile.ipus_per_replica, IpusPerReplica(options, built.ipus));
   compile.total_replicas = options.replicas * options.processes;
   const bool pipelined = options.strategy == Strategy::kPipelined && built.ipus > 1;

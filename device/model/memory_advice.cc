@@ -38,7 +38,7 @@ constexpr AdviceText kAdviceTexts[] = {
     {MemoryAdvice::kOffChipOptimizerState, "the state of the optimiser off the chip",
      &OptionNames::off_chip_optimizer_state},
     {MemoryAdvice::kTensorShards,
-     "the state of the optimiser shared out among all replicas in one instance",
+     "the state of the optimiser shared out among the replicas of each instance",
      &OptionNames::tensor_shards},
     {MemoryAdvice::kSmallerOptimizer, "an optimiser with less state", &OptionNames::optimizer},
     {MemoryAdvice::kOffChipWeights, "weights off the chip", &OptionNames::off_chip_weights},

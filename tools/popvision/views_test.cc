@@ -224,7 +224,7 @@ TEST(ViewsTest, TrafficWithStreamingMemoryIsShown) {
               testing::ContainsRegex("IPU 0 spends [0-9]+ % of a run with streaming memory. It "
                                      "moves the state of the optimiser, weights"));
   EXPECT_THAT(Text(Insights(report)),
-              HasSubstr("the state of the optimiser shared out among all replicas in one instance "
+              HasSubstr("the state of the optimiser shared out among the replicas of each instance "
                         "(CompileOptions::tensor_shards)"));
   EXPECT_THAT(Text(Summary(Pipeline())), Not(HasSubstr("Streaming memory")));
   EXPECT_THAT(Text(Insights(Pipeline())), Not(HasSubstr("streaming memory")));

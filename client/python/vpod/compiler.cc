@@ -174,7 +174,10 @@ Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
   options.off_chip_weights = off_chip_weights;
   options.off_chip_accumulators = off_chip_accumulators;
   options.tensor_shards = Count("tensor_shards", tensor_shards, 1);
-  if (!total_replicas.has_value() && popdist::isPopdistEnvSet()) CheckShardsOfInstance(options);
+  if (!total_replicas.has_value() && popdist::isPopdistEnvSet()) {
+    CheckShardsOfInstance(options);
+    options.front.instance_replicas = popdist::getNumLocalReplicas();
+  }
   for (const Program& program : programs) {
     options.programs.push_back(program.spec);
     if (program.loss) options.programs.back().loss = TensorOf(*program.loss, graph);

@@ -438,6 +438,18 @@ class RefusedSessionTest(Regression):
                 vpod.compile(self.graph, [train], tensor_shards=3)
             vpod.compile(self.graph, [train], total_replicas=4, tensor_shards=4)  # for another job
 
+    def test_advises_no_shards_that_an_instance_cannot_have(self):
+        graph = vpod.Graph()
+        x = graph.input("x", [16, 8192], "float16")
+        for layer in range(2):
+            x = x @ graph.variable(f"w{layer}", vpod.filled([8192, 8192], 0.01), "float16")
+        train = vpod.Program("train", loss=x.mean(), optimizer=vpod.Adam(0.1))
+        for local, is_advised in ((4, True), (2, True), (1, False)):
+            with unittest.mock.patch.dict(os.environ, poprun(total=4, local=local)):
+                with self.assertRaises(vpod.Error) as raised:
+                    vpod.compile(graph, [train])
+            self.assertEqual("(tensor_shards): " in str(raised.exception), is_advised, raised.exception)
+
 
 class NoPartitionTest(unittest.TestCase):
     def test_is_not_a_wrong_argument(self):
