@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <future>
 #include <mutex>
@@ -22,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/agent_connection.h"
 #include "client/ipuof/gcda_options.h"
+#include "client/ipuof/program_name.h"
 #include "client/ipuof/run_channel.h"
 #include "client/vipu/subset.h"
 #include "device/base/connection_failure.h"
@@ -317,9 +317,7 @@ v1::ProcessInfo ThisProcess() {
   gethostname(host, sizeof(host) - 1);
   process.set_host(host);
   process.set_user(vipu::OsUserName());
-  std::error_code error;
-  process.set_executable(
-      std::filesystem::read_symlink("/proc/self/exe", error).filename().string());
+  process.set_executable(ThisProgramName());
   process.set_start_time_unix(ProcessStartTime());
   process.set_pid_namespace(base::PidNamespace());
   return process;
