@@ -1,9 +1,12 @@
 // Loss scales that follow the sizes of float16 gradients, on the IPUModel.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/session/ipu_model.h"
@@ -29,7 +32,7 @@ struct Layout {
 class HistogramLossScaleTest : public testing::TestWithParam<Layout> {
  protected:
   void Open(float loss_scale, HistogramLossScale histogram, uint32_t accumulation = 4,
-            program::v1::DataType type = FLOAT16) {
+            program::v1::DataType type = FLOAT16, uint32_t replicas = 1) {
     const auto [ipus, schedule] = GetParam();
     Graph graph;
     const Tensor x = graph.Cast(graph.Input("x", {FLOAT32, {4}}), type);
@@ -42,10 +45,13 @@ class HistogramLossScaleTest : public testing::TestWithParam<Layout> {
                                       .optimizer = compiler::SgdOptions{.learning_rate = 0.25f},
                                       .loss_scale = loss_scale,
                                       .histogram_loss_scale = histogram};
-    const auto compiled = compiler::Compile(
-        graph, {.ipus_per_replica = ipus, .schedule = schedule, .programs = {train}});
+    const auto compiled = compiler::Compile(graph, {.ipus_per_replica = ipus,
+                                                    .total_replicas = replicas,
+                                                    .schedule = schedule,
+                                                    .programs = {train}});
     ASSERT_TRUE(compiled.ok()) << compiled.status();
-    auto device = CreateIpuModel({.ipus_per_replica = ipus, .compute_threads = 2});
+    auto device =
+        CreateIpuModel({.replicas = replicas, .ipus_per_replica = ipus, .compute_threads = 2});
     ASSERT_TRUE(device.ok()) << device.status();
     auto session = Session::Create(*std::move(device), *compiled);
     ASSERT_TRUE(session.ok()) << session.status();
@@ -60,10 +66,34 @@ class HistogramLossScaleTest : public testing::TestWithParam<Layout> {
     EXPECT_TRUE(status.ok()) << status;
     return Read(compiler::kLossScaleFactorName);
   }
-  float Read(const std::string& name) {
-    const auto values = session_->ReadFloats(name);
+  float Read(const std::string& name, uint32_t replica = 0) {
+    const auto values = session_->ReadFloats(name, replica);
     EXPECT_TRUE(values.ok()) << values.status();
     return values.ok() ? values->front() : NAN;
+  }
+
+  // Updates with eight micro-batches each, which the replicas share out. x is 1, but for what two
+  // of them have in its place. Returns the factor behind each update, then w.
+  std::vector<float> Train(uint32_t replicas, HistogramLossScale histogram,
+                           const std::vector<std::array<float, 2>>& updates) {
+    constexpr uint32_t kMicroBatches = 8;
+    const uint32_t accumulation = kMicroBatches / replicas;
+    Open(1024, histogram, accumulation, FLOAT16, replicas);
+    std::vector<float> results;
+    for (const auto& [fourth, eighth] : updates) {
+      for (uint32_t m = 0; m < kMicroBatches; ++m) {
+        const auto x = session_->Stream<float>("x", m / accumulation)
+                           ->subspan(size_t{m % accumulation} * 4, 4);
+        std::fill(x.begin(), x.end(), m == 3 ? fourth : m == 7 ? eighth : 1);
+      }
+      const absl::Status status = session_->Run("train").status();
+      EXPECT_TRUE(status.ok()) << status;
+      results.push_back(Read(compiler::kLossScaleFactorName));
+    }
+    results.push_back(Read("w"));
+    EXPECT_EQ(Read(compiler::kLossScaleFactorName, replicas - 1), results[updates.size() - 1]);
+    EXPECT_EQ(Read("w", replicas - 1), results.back());
+    return results;
   }
 
   std::unique_ptr<Session> session_;
@@ -103,6 +133,22 @@ TEST_P(HistogramLossScaleTest, ChangesOnceAPeriod) {
   EXPECT_EQ(Step(16), 1) << "4 of 64 elements";
   EXPECT_EQ(Step(16), 1);
   EXPECT_EQ(Step(), 0.5f) << "those of the first update count";
+}
+
+// Two replicas with different gradients decide as one does that has the micro-batches of both. One
+// of them alone would find twice the share of large elements, and the other one none.
+TEST_P(HistogramLossScaleTest, ReplicasDecideTogether) {
+  const std::vector<std::array<float, 2>> updates = {{1, 8}, {8, 1}, {8, 8}, {1, 8}, {1, 8}};
+  constexpr float kLastW = 1 - 0.25f * (4 * 15 + 22) / 8;
+  for (const auto& [histogram, expected] :
+       std::vector<std::pair<HistogramLossScale, std::vector<float>>>{
+           {{.upper_proportion = 0.06f}, {0.5f, 1, 0.5f, 1, 0.5f, kLastW}},
+           {{.upper_proportion = 0.07f}, {2, 4, 2, 4, 8, kLastW}},
+           {{.upper_proportion = 0.05f, .period = 2}, {1, 0.5f, 0.5f, 1, 1, kLastW}}}) {
+    SCOPED_TRACE(histogram.upper_proportion);
+    EXPECT_EQ(Train(1, histogram, updates), expected);
+    EXPECT_EQ(Train(2, histogram, updates), expected);
+  }
 }
 
 TEST_P(HistogramLossScaleTest, StaysInItsRange) {
