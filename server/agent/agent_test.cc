@@ -16,6 +16,7 @@
 #include <cstring>
 #include <future>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -255,6 +256,20 @@ TEST_F(AgentTest, AReservationIsOverWhenItsProcessIsNotWhenThatIsHeard) {
   agent_->Release(reservation, true);
   EXPECT_TRUE(next.Get().ok()) << next.Get().status();
   waitpid(pid, nullptr, 0);
+}
+
+// A client can bind a lease and end it at once: the listener would keep the descriptor for ever.
+TEST_F(AgentTest, ALeaseThatEndsWhileItIsBoundIsNotWatched) {
+  const std::string lease = MustAttach(Open(0));
+  std::set<std::string> watched;  // as the local listener has it
+  agent_->watch_process = [&](base::UniqueFd, std::string id) {
+    agent_->Release(id, /*lost=*/true);
+    watched.insert(id);
+  };
+  agent_->unwatch_process = [&](const std::string& id) { watched.erase(id); };
+  ASSERT_TRUE(agent_->BindProcess(lease, getpid(), base::UniqueFd()).ok());
+  EXPECT_FALSE(agent_->HasLease(lease));
+  EXPECT_TRUE(watched.empty());
 }
 
 TEST_F(AgentTest, OthersWaitForALeaseThatIsNotBoundYet) {
