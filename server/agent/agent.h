@@ -400,6 +400,8 @@ class Agent {
   // --- Reservers, the holders of a job's parent device (reservers.cc) ---
   // Whether a job that poprun started still has it: its reservation lives here.
   bool HasReserver(const ipuof::v1::AttachOpen& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // How many instances the job of a reservation can have.
+  size_t MostInstances(const Lease& reserver) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the leases of a job whose last reservation here has ended.
   void RevokeReserved(const Lease& reserver, const std::string& reason);
   static bool Reserves(const Lease& reserver, const ipuof::v1::AttachOpen& open);

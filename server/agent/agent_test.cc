@@ -201,6 +201,23 @@ TEST_F(AgentTest, AnInstanceThatEndsBeforeItAttachesIsNamedToTheOthers) {
   }
 }
 
+// Their names are kept as long as the reservation is, so a client must not make up many.
+TEST_F(AgentTest, InstancesThatAPartitionHasNoIpusForAreNotRemembered) {
+  constexpr uint32_t kInstances = 17;  // the partition has 16 IPUs
+  ipuof::v1::AttachOpen parent = Open(30, 0, kInstances);
+  parent.set_reserve_only(true);
+  const std::string reservation = MustAttach(parent);
+  ipuof::v1::AttachInstanceEnded ended;
+  ended.set_instance_index(kInstances - 1);
+  agent_->InstanceEnded(reservation, ended);
+  ipuof::v1::AttachOpen child = Open(0, 0, kInstances);
+  child.mutable_job()->set_join_timeout_seconds(1);
+  const std::string lease = MustAttach(child);
+  ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+  EXPECT_THAT(std::string(Run(lease, /*program=*/0).message()),
+              testing::HasSubstr("did not join within 1 s"));
+}
+
 TEST_F(AgentTest, AJobOfPoprunHasIpusOnlyWhileItsReservationLives) {
   ipuof::v1::AttachOpen child = Open(24, 0, 4, 4);
   child.mutable_job()->set_reserved(true);

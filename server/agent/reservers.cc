@@ -8,7 +8,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "device/arch/hardware.h"
 #include "device/base/text.h"
 #include "server/agent/agent_state.h"
 
@@ -91,6 +90,15 @@ void Agent::TellOfLeaving(const Lease& gone, bool lost) {
   TellReservers(gone, event);
 }
 
+// A job has no more instances than its partition has IPUs.
+size_t Agent::MostInstances(const Lease& reserver) const {
+  const Partition* partition = PartitionOf(reserver);
+  size_t ipus = 0;
+  if (partition == nullptr) return ipus;
+  for (const std::vector<Member>& gcd : partition->gcds) ipus += gcd.size();
+  return ipus;
+}
+
 void Agent::InstanceEnded(absl::string_view lease_id, const ipuof::v1::AttachInstanceEnded& ended) {
   const uint32_t instance = ended.instance_index();
   ipuof::v1::ProcessInfo shown = ended.process();
@@ -104,8 +112,9 @@ void Agent::InstanceEnded(absl::string_view lease_id, const ipuof::v1::AttachIns
     Lease& reserver = *it->second;
     const std::string& partition = reserver.open.partition_id();
     const std::string& id = reserver.open.job().job_id();
-    // A job has no more instances than a POD has IPUs, whatever the reservation says.
-    const uint32_t instances = std::min(reserver.open.job().num_instances(), arch::kMaxIpusPerPod);
+    // Whatever the reservation says: the names are kept as long as it is.
+    const uint64_t instances =
+        std::min<uint64_t>(reserver.open.job().num_instances(), MostInstances(reserver));
     if (!reserver.open.reserve_only() || id.empty() || reserver.releasing || instance >= instances)
       return;
     reserver.ended_instances.emplace(instance, process);
