@@ -62,8 +62,9 @@ absl::Status NoMessage() {
 // Ends the lease when its connection breaks.
 class PulseCall : public grpc::ServerUnaryReactor, public ClientCall {
  public:
-  static PulseCall* Start(Context* context, agent::Agent& agent, const Bytes& bytes) {
-    std::shared_ptr<PulseCall> call(new PulseCall(context, agent));
+  static PulseCall* Start(Context* context, PendingCalls& waiting, agent::Agent& agent,
+                          const Bytes& bytes) {
+    std::shared_ptr<PulseCall> call(new PulseCall(context, waiting, agent));
     call->OwnItself();
     ipuof::v1::PulseRequest request;
     absl::Status status = ParseMessage(bytes, kMessageBytes, request);
@@ -72,6 +73,7 @@ class PulseCall : public grpc::ServerUnaryReactor, public ClientCall {
     if (status.ok()) {
       call->lease_id_ = request.lease_id();
     } else {
+      call->AwaitReader(waiting);
       call->Finish(ToGrpc(status));
     }
     return call.get();
@@ -79,12 +81,15 @@ class PulseCall : public grpc::ServerUnaryReactor, public ClientCall {
   void OnCancel() override {
     if (lease_id_.empty()) return;
     agent_.Release(lease_id_, /*lost=*/true);  // nothing, when the client had detached
+    AwaitReader(waiting_);
     Finish(grpc::Status::CANCELLED);
   }
   void OnDone() override { End(); }
 
  private:
-  PulseCall(Context* context, agent::Agent& agent) : ClientCall(context), agent_(agent) {}
+  PulseCall(Context* context, PendingCalls& waiting, agent::Agent& agent)
+      : ClientCall(context), waiting_(waiting), agent_(agent) {}
+  PendingCalls& waiting_;
   agent::Agent& agent_;
   std::string lease_id_;  // empty: there was no such lease
 };
@@ -181,9 +186,9 @@ class LoadCall : public UploadCall<ipuof::v1::LoadRequest> {
     const absl::Status started = loaders_.Run([this, self = shared_from_this()] {
       auto result = Load();
       GiveBack();
-      if (!result.ok()) return Finish(ToGrpc(result.status()));
+      if (!result.ok()) return Answer(ToGrpc(result.status()));
       *reply_ = SerializeMessage(*result);
-      Finish(grpc::Status::OK);
+      Answer(grpc::Status::OK);
     });
     if (!started.ok()) Refuse(started);
   }
@@ -230,7 +235,7 @@ class WriteStreamCall : public UploadCall<ipuof::v1::WriteStreamRequest> {
   }
   void Complete() override {
     *reply_ = SerializeMessage(ipuof::v1::WriteStreamReply());
-    Finish(any_ ? grpc::Status::OK : ToGrpc(NoMessage()));
+    Answer(any_ ? grpc::Status::OK : ToGrpc(NoMessage()));
   }
   agent::Agent& agent_;
   std::string lease_id_;
@@ -264,7 +269,7 @@ class WriteTensorCall : public UploadCall<ipuof::v1::WriteTensorRequest> {
   }
   void Complete() override {
     *reply_ = SerializeMessage(ipuof::v1::WriteTensorReply());
-    Finish(any_ ? grpc::Status::OK : ToGrpc(NoMessage()));
+    Answer(any_ ? grpc::Status::OK : ToGrpc(NoMessage()));
   }
   agent::Agent& agent_;
   ipuof::v1::WriteTensorRequest first_;  // without its data
@@ -280,7 +285,7 @@ class IpuofService : public IpuofBase {
     return AttachCall::Start(context, waiting_, agent_);
   }
   grpc::ServerUnaryReactor* Pulse(Context* context, const Bytes* bytes, Bytes*) override {
-    return PulseCall::Start(context, agent_, *bytes);
+    return PulseCall::Start(context, waiting_, agent_, *bytes);
   }
   grpc::ServerReadReactor<Bytes>* Load(Context* context, Bytes* reply) override {
     return LoadCall::Start(context, waiting_, reply, agent_, loaders_);

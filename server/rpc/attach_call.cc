@@ -12,19 +12,26 @@
 
 namespace vpod::rpc {
 
-AttachCall::AttachCall(grpc::CallbackServerContext* context, agent::Agent& agent)
+AttachCall::AttachCall(grpc::CallbackServerContext* context, PendingCalls& waiting,
+                       agent::Agent& agent)
     : ClientCall(context),
+      waiting_(waiting),
       agent_(agent),
       events_([this](const grpc::ByteBuffer* event) { StartWrite(event); },
               [this](const grpc::Status& status) { Finish(status); }) {}
 
 AttachCall* AttachCall::Start(grpc::CallbackServerContext* context, PendingCalls& waiting,
                               agent::Agent& agent) {
-  std::shared_ptr<AttachCall> call(new AttachCall(context, agent));
+  std::shared_ptr<AttachCall> call(new AttachCall(context, waiting, agent));
   call->OwnItself();
   call->Wait(waiting.silent, 1);
   call->StartRead(&call->bytes_);
   return call.get();
+}
+
+void AttachCall::EndStream(const grpc::Status& status) {
+  AwaitReader(waiting_, kMessageBytes);  // what the client said of itself is kept as long
+  events_.End(status);
 }
 
 // The client half-closed, died or was cut off.
@@ -42,13 +49,12 @@ void AttachCall::Closed() {
   }
   if (!lease_id.empty()) agent_.Release(lease_id, !detached);
   agent_.GiveUp(attach);
-  events_.End(opened ? grpc::Status::OK
-                     : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                                    "an Attach stream begins with AttachOpen"));
+  EndStream(opened ? grpc::Status::OK
+                   : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                                  "an Attach stream begins with AttachOpen"));
 }
 
 void AttachCall::OnReadDone(bool ok) {
-  EndWait();
   if (!ok) return Closed();
   ipuof::v1::AttachRequest request;
   const absl::Status parsed = ParseMessage(bytes_, kMessageBytes, request);
@@ -61,13 +67,14 @@ void AttachCall::OnReadDone(bool ok) {
     lease_id = lease_id_;
     if (parsed.ok() && request.has_detach()) detached_ = true;
   }
+  if (first) EndWait();
   if (!parsed.ok()) {
-    events_.End(base::ToGrpc(parsed));
+    EndStream(base::ToGrpc(parsed));
   } else if (first && !request.has_open()) {
-    events_.End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                             "an Attach stream begins with AttachOpen"));
+    EndStream(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                           "an Attach stream begins with AttachOpen"));
   } else if (!first && request.has_open()) {
-    events_.End(
+    EndStream(
         grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "an Attach stream has one AttachOpen"));
   } else if (first) {
     Open(request.open());
@@ -97,7 +104,7 @@ void AttachCall::Open(const ipuof::v1::AttachOpen& open) {
     if (auto call = weak.lock()) call->Send(event);
   };
   events.on_revoked = [weak](const absl::Status& cause) {
-    if (auto call = weak.lock()) call->events_.End(base::ToGrpc(cause));
+    if (auto call = weak.lock()) call->EndStream(base::ToGrpc(cause));
   };
   events.on_admitted = [weak](const std::string& user) {
     const auto call = weak.lock();
@@ -125,7 +132,7 @@ void AttachCall::Attached(absl::StatusOr<ipuof::v1::Attached> result) {
       user = user_;
     }
     LogRefusal("attach", agent::LogText(process_, user) + device_, result.status());
-    return events_.End(base::ToGrpc(result.status()));
+    return EndStream(base::ToGrpc(result.status()));
   }
   bool closed, detached;
   {

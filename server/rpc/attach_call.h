@@ -26,12 +26,15 @@ class AttachCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   void OnDone() override;
 
  private:
-  AttachCall(grpc::CallbackServerContext* context, agent::Agent& agent);
+  AttachCall(grpc::CallbackServerContext* context, PendingCalls& waiting, agent::Agent& agent);
   void Closed();
+  // Ends the stream once the client has read what it was told.
+  void EndStream(const grpc::Status& status);
   void Send(const ipuof::v1::AttachEvent& event);
   void Open(const ipuof::v1::AttachOpen& open);
   void Attached(absl::StatusOr<ipuof::v1::Attached> result);
 
+  PendingCalls& waiting_;
   agent::Agent& agent_;
   grpc::ByteBuffer bytes_;  // of the read under way
   // For the log; both are set before the agent may call back.

@@ -29,12 +29,17 @@ namespace vpod::rpc {
 inline constexpr size_t kDataMessageBytes = (1 << 20) + (64 << 10);
 inline constexpr size_t kMessageBytes = 64 << 10;
 
+// What a call takes besides its messages, more or less: in gRPC, and in its handler.
+inline constexpr uint64_t kCallMemory = 16 << 10;
+
 // The calls of all clients that wait; outlives them.
 struct PendingCalls {
   // Calls that wait for their client's first or next message. The limit leaves half of the
   // connections to others.
   EvictionQueue silent{std::min<size_t>(4096, BoundedListener::MostConnections() / 2)};
-  EvictionQueue unread{256ull << 20};  // bytes of answers that wait to be read
+  // Bytes of answers that wait to be read, and of their calls. An answer without a message waits,
+  // too, if its client does not read at all.
+  EvictionQueue unread{256ull << 20};
 };
 
 inline absl::Status ParseMessage(const grpc::ByteBuffer& bytes, size_t most,
@@ -68,14 +73,25 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
 
   // Once, by the creator of the call.
   void OwnItself() { self_ = shared_from_this(); }
+  // In the place of what it waited for before. A call that is over waits for nothing.
   void Wait(EvictionQueue& queue, uint64_t weight) {
     const std::weak_ptr<ClientCall> weak = weak_from_this();
-    const uint64_t entry = queue.Add(weight, [weak] {
+    uint64_t entry = queue.Add(weight, [weak] {
       if (const auto call = weak.lock()) call->Cancel();
     });
-    base::MutexLock lock(mutex_);
-    queue_ = &queue;
-    entry_ = entry;
+    EvictionQueue* left = &queue;
+    {
+      base::MutexLock lock(mutex_);
+      if (context_ != nullptr) {
+        left = std::exchange(queue_, left);
+        entry = std::exchange(entry_, entry);
+      }
+    }
+    if (left != nullptr) left->Remove(entry);
+  }
+  // Before the call is finished: until the client has read the answer, of which `bytes` are left.
+  void AwaitReader(PendingCalls& waiting, uint64_t bytes = 0) {
+    Wait(waiting.unread, kCallMemory + bytes);
   }
   void EndWait() {
     EvictionQueue* queue;
@@ -119,10 +135,13 @@ class UnaryCall : public grpc::ServerUnaryReactor, public ClientCall {
     return call;
   }
   // Once.
-  void Answer(const absl::Status& status) { Finish(base::ToGrpc(status)); }
+  void Answer(const absl::Status& status) {
+    AwaitReader(waiting_);
+    Finish(base::ToGrpc(status));
+  }
   void Answer(const google::protobuf::Message& message) {
     *reply_ = SerializeMessage(message);
-    Wait(waiting_.unread, reply_->Length());
+    AwaitReader(waiting_, reply_->Length());
     Finish(grpc::Status::OK);
   }
   void OnDone() override { End(); }
@@ -179,14 +198,18 @@ class UploadCall : public grpc::ServerReadReactor<grpc::ByteBuffer>, public Clie
   }
   // A message; an error ends the call.
   virtual absl::Status Take(Request& request) = 0;
-  // All messages are there: calls Finish or Refuse, now or later.
+  // All messages are there: calls Answer or Refuse, now or later.
   virtual void Complete() = 0;
   // Gives back whatever keeps other calls out, as the client may try again as soon as it is
   // answered.
   virtual void GiveBack() {}
   void Refuse(const absl::Status& status) {
     GiveBack();
-    Finish(base::ToGrpc(status));
+    Answer(base::ToGrpc(status));
+  }
+  void Answer(const grpc::Status& status) {
+    AwaitReader(waiting_, reply_->Length());
+    Finish(status);
   }
 
   grpc::ByteBuffer* const reply_;
@@ -216,7 +239,7 @@ class DownloadCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public C
   }
   void OnWriteDone(bool ok) override {
     EndWait();
-    if (!ok || last_) return Finish(grpc::Status::OK);
+    if (!ok || last_) return Answer(grpc::Status::OK);
     SendNext();
   }
   void OnDone() override { End(); }
@@ -231,14 +254,18 @@ class DownloadCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public C
 
   void SendNext() {
     absl::StatusOr<std::string> portion = read_(at_);
-    if (!portion.ok()) return Finish(base::ToGrpc(portion.status()));
+    if (!portion.ok()) return Answer(base::ToGrpc(portion.status()));
     at_ += portion->size();
     last_ = portion->size() < portion_bytes_;
     Reply reply;
     reply.set_data(*std::move(portion));
     bytes_ = SerializeMessage(reply);
-    Wait(waiting_.unread, bytes_.Length());
+    AwaitReader(waiting_, bytes_.Length());
     StartWrite(&bytes_);
+  }
+  void Answer(const grpc::Status& status) {
+    AwaitReader(waiting_);
+    Finish(status);
   }
 
   PendingCalls& waiting_;

@@ -35,9 +35,14 @@ class Interceptor : public grpc::experimental::Interceptor {
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     // A call that the agent itself ends has nothing to hold back.
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_CANCEL)) return;
+    const auto is = [&](InterceptionHookPoints point) {
+      return methods->QueryInterceptionHookPoint(point);
+    };
     watch_.See(*methods);
-    const bool answers =
-        methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS);
+    const bool answers = is(InterceptionHookPoints::PRE_SEND_STATUS);
+    // A client that does not read must not keep its place from others.
+    if (answers || is(InterceptionHookPoints::PRE_SEND_MESSAGE)) watch_.AwaitClient();
+    if (is(InterceptionHookPoints::POST_SEND_MESSAGE)) watch_.GoOn();
     if (!gate_.closed() || (closes_gate_ && answers)) return methods->Proceed();
     gate_.WhenOpen([methods] { methods->Proceed(); });
   }

@@ -312,42 +312,104 @@ TEST_F(ExhaustionTest, SlowReadersHoldNoThreadAndLittleMemory) {
   for (auto& reader : readers) reader->Finish();
 }
 
-TEST_F(ExhaustionTest, SlowMonitorsHoldNoThread) {
-  Attacker attacker(endpoint_, /*reads=*/false);
-  grpc::GenericStub stub(attacker.channel);
-  telemetry::v1::GetPartitionTelemetryRequest request;
-  request.set_partition_id("mine");
-  const grpc::ByteBuffer bytes = Buffer(request.SerializeAsString());
-  grpc::CompletionQueue queue;
+// Calls for the telemetry of a partition whose answers nobody reads.
+class SlowMonitors {
+ public:
+  // Without a deadline, which the agent would learn of.
+  void Add(const Attacker& attacker, const std::string& partition, size_t count) {
+    telemetry::v1::GetPartitionTelemetryRequest request;
+    request.set_partition_id(partition);
+    const std::string bytes = request.SerializeAsString();
+    grpc::GenericStub stub(attacker.channel);
+    for (size_t i = 0; i < count; ++i) {
+      Call& call = *calls_.emplace_back(std::make_unique<Call>());
+      call.request = Buffer(bytes);
+      call.stream = stub.PrepareCall(&call.context,
+                                     "/vpod.telemetry.v1.Telemetry/GetPartitionTelemetry", &queue_);
+    }
+  }
+  // Returns how many of them the agent has begun to answer. It may have ended those that have not
+  // read for longest.
+  size_t Begin() {
+    EXPECT_EQ(ForAll([](Call& call) { call.stream->StartCall(nullptr); }), calls_.size());
+    ForAll([](Call& call) { call.stream->WriteLast(call.request, {}, nullptr); });
+    // When headers are here, the agent has answered, and nobody asks for the rest.
+    return ForAll([](Call& call) { call.stream->ReadInitialMetadata(nullptr); });
+  }
+  // Whether the agent ends the first of them, in a time in which it ends none by itself.
+  bool FirstIsEnded() {
+    grpc::Status status;
+    calls_.front()->stream->Finish(&status, nullptr);
+    void* tag;
+    bool ok = false;
+    const bool ended = queue_.AsyncNext(&tag, &ok, system_clock::now() + kSoon) ==
+                       grpc::CompletionQueue::GOT_EVENT;
+    if (!ended) {
+      calls_.front()->context.TryCancel();
+      queue_.Next(&tag, &ok);
+    }
+    return ended;
+  }
+  ~SlowMonitors() {
+    for (auto& call : calls_) call->context.TryCancel();
+  }
+
+ private:
   struct Call {
     grpc::ClientContext context;
+    grpc::ByteBuffer request;
     std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
   };
-  std::vector<std::unique_ptr<Call>> calls;
-  for (int i = 0; i < 1000; ++i) {
-    calls.push_back(std::make_unique<Call>());
-    calls.back()->context.set_deadline(system_clock::now() + kSoon);
-    calls.back()->stream = stub.PrepareCall(
-        &calls.back()->context, "/vpod.telemetry.v1.Telemetry/GetPartitionTelemetry", &queue);
-  }
-  // Each step for all of them; none takes longer than their deadline.
-  const auto for_all = [&](const auto& step) {
-    for (const auto& call : calls) step(*call->stream);
+  // Each step for all of them; returns for how many it succeeded.
+  size_t ForAll(const std::function<void(Call&)>& step) {
+    for (const auto& call : calls_) step(*call);
     size_t done = 0;
-    for (size_t i = 0; i < calls.size(); ++i) {
+    for (size_t i = 0; i < calls_.size(); ++i) {
       void* tag;
       bool ok = false;
-      done += queue.Next(&tag, &ok) && ok;
+      done += queue_.Next(&tag, &ok) && ok;
     }
     return done;
-  };
-  EXPECT_EQ(for_all([](auto& stream) { stream.StartCall(nullptr); }), calls.size());
-  for_all([&](auto& stream) { stream.WriteLast(bytes, {}, nullptr); });
-  // The agent has answered: headers are here, and nobody asks for the rest. It may end those that
-  // have not read for longest meanwhile.
-  EXPECT_GT(for_all([](auto& stream) { stream.ReadInitialMetadata(nullptr); }), 0u);
+  }
+
+  grpc::CompletionQueue queue_;
+  std::vector<std::unique_ptr<Call>> calls_;
+};
+
+TEST_F(ExhaustionTest, SlowMonitorsHoldNoThread) {
+  const Attacker attacker(endpoint_, /*reads=*/false);
+  SlowMonitors monitors;
+  monitors.Add(attacker, "mine", 1000);
+  EXPECT_GT(monitors.Begin(), 0u);
   ExpectHeld("1000 monitors that do not read", 512);
-  for (auto& call : calls) call->context.TryCancel();
+}
+
+// Their answers are small, but each is a call, for which gRPC takes some ten KiB.
+TEST_F(ExhaustionTest, SlowMonitorsOfASmallPartitionAreBounded) {
+  pod_.CreatePartition("one", 1);
+  acknowledged_["one"] = 1;
+  const Attacker attacker(endpoint_, /*reads=*/false);
+  SlowMonitors monitors;
+  Begin();
+  monitors.Add(attacker, "one", 16000);
+  EXPECT_GT(monitors.Begin(), 0u);
+  EXPECT_TRUE(monitors.FirstIsEnded()) << "the first of them had to make room";
+  ExpectHeld("16,000 monitors of an IPU that do not read", 512);
+}
+
+// More than it has places: it has few descriptors.
+TEST_F(ExhaustionTest, SlowMonitorsKeepNobodyOut) {
+  const rlimit few = {600, 600};
+  ASSERT_EQ(prlimit(agent_, RLIMIT_NOFILE, &few, nullptr), 0);
+  std::vector<std::unique_ptr<Attacker>> attackers;
+  std::vector<std::unique_ptr<SlowMonitors>> monitors;
+  for (int i = 0; i < 250; ++i) {
+    attackers.push_back(std::make_unique<Attacker>(endpoint_, /*reads=*/false));
+    monitors.push_back(std::make_unique<SlowMonitors>());
+    monitors.back()->Add(*attackers.back(), "mine", 1);
+    EXPECT_EQ(monitors.back()->Begin(), 1u) << i;
+  }
+  EXPECT_TRUE(Attached()->stream != nullptr) << "while 250 connections have an unread answer";
 }
 
 // The holder of a reservation is told of each instance that leaves, and does not listen.
