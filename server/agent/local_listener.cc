@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -41,7 +42,14 @@ constexpr size_t kMarkBytes = 12;
 constexpr std::chrono::seconds kPatience{2};  // with an agent of this host
 // Patience with a client: one that is slow among many that start at once may still be honest.
 constexpr std::chrono::seconds kRequestPatience{5};
-constexpr size_t kMostConnections = 1024;  // at once
+
+// At once. The other descriptors serve clients at the network and the memory of their jobs.
+size_t MostConnections() {
+  constexpr rlim_t kFew = 16, kMany = 1024;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kFew;
+  return std::clamp<rlim_t>(limit.rlim_cur / 8, kFew, kMany);
+}
 
 // Names the network namespace of a running system, in which abstract sockets are the same, and our
 // user, who alone may have our memory.
@@ -164,7 +172,7 @@ struct LocalListener::Impl {
 
   void Accept() {
     // The others wait at the socket, and take none of our descriptors.
-    if (connections >= kMostConnections && !MakeRoom()) return AcceptLater();
+    if (connections >= MostConnections() && !MakeRoom()) return AcceptLater();
     acceptor.async_accept(
         [this](const boost::system::error_code& error, stream_protocol::socket socket) {
           if (error == asio::error::operation_aborted) return;

@@ -312,31 +312,31 @@ TEST_F(ExhaustionTest, SlowReadersHoldNoThreadAndLittleMemory) {
   for (auto& reader : readers) reader->Finish();
 }
 
-// Calls for the telemetry of a partition whose answers nobody reads.
-class SlowMonitors {
+// Many calls of a method, of which the client does a part only.
+class HalfCalls {
  public:
-  // Without a deadline, which the agent would learn of.
-  void Add(const Attacker& attacker, const std::string& partition, size_t count) {
-    telemetry::v1::GetPartitionTelemetryRequest request;
-    request.set_partition_id(partition);
-    const std::string bytes = request.SerializeAsString();
+  explicit HalfCalls(std::string method) : method_(std::move(method)) {}
+  ~HalfCalls() {
+    for (auto& call : calls_) call->context.TryCancel();
+  }
+
+  // Begins calls without a message and without a deadline, which the agent would learn of.
+  void Begin(const Attacker& attacker, size_t count) {
     grpc::GenericStub stub(attacker.channel);
     for (size_t i = 0; i < count; ++i) {
       Call& call = *calls_.emplace_back(std::make_unique<Call>());
-      call.request = Buffer(bytes);
-      call.stream = stub.PrepareCall(&call.context,
-                                     "/vpod.telemetry.v1.Telemetry/GetPartitionTelemetry", &queue_);
+      call.stream = stub.PrepareCall(&call.context, method_, &queue_);
     }
-  }
-  // Returns how many of them the agent has begun to answer. It may have ended those that have not
-  // read for longest.
-  size_t Begin() {
     EXPECT_EQ(ForAll([](Call& call) { call.stream->StartCall(nullptr); }), calls_.size());
-    ForAll([](Call& call) { call.stream->WriteLast(call.request, {}, nullptr); });
-    // When headers are here, the agent has answered, and nobody asks for the rest.
+  }
+  // Sends the message of each, and reads nothing of the answers but the headers. Returns how many
+  // of them were answered: the agent may end those that have not read for longest.
+  size_t Ask(const std::string& message) {
+    const grpc::ByteBuffer bytes = Buffer(message);
+    ForAll([&](Call& call) { call.stream->WriteLast(bytes, {}, nullptr); });
     return ForAll([](Call& call) { call.stream->ReadInitialMetadata(nullptr); });
   }
-  // Whether the agent ends the first of them, in a time in which it ends none by itself.
+  // Whether the agent ends the first of them.
   bool FirstIsEnded() {
     grpc::Status status;
     calls_.front()->stream->Finish(&status, nullptr);
@@ -350,14 +350,10 @@ class SlowMonitors {
     }
     return ended;
   }
-  ~SlowMonitors() {
-    for (auto& call : calls_) call->context.TryCancel();
-  }
 
  private:
   struct Call {
     grpc::ClientContext context;
-    grpc::ByteBuffer request;
     std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
   };
   // Each step for all of them; returns for how many it succeeded.
@@ -372,15 +368,23 @@ class SlowMonitors {
     return done;
   }
 
+  const std::string method_;
   grpc::CompletionQueue queue_;
   std::vector<std::unique_ptr<Call>> calls_;
 };
 
+constexpr char kTelemetry[] = "/vpod.telemetry.v1.Telemetry/GetPartitionTelemetry";
+std::string TelemetryOf(const std::string& partition) {
+  telemetry::v1::GetPartitionTelemetryRequest request;
+  request.set_partition_id(partition);
+  return request.SerializeAsString();
+}
+
 TEST_F(ExhaustionTest, SlowMonitorsHoldNoThread) {
   const Attacker attacker(endpoint_, /*reads=*/false);
-  SlowMonitors monitors;
-  monitors.Add(attacker, "mine", 1000);
-  EXPECT_GT(monitors.Begin(), 0u);
+  HalfCalls monitors(kTelemetry);
+  monitors.Begin(attacker, 1000);
+  EXPECT_GT(monitors.Ask(TelemetryOf("mine")), 0u);
   ExpectHeld("1000 monitors that do not read", 512);
 }
 
@@ -388,13 +392,18 @@ TEST_F(ExhaustionTest, SlowMonitorsHoldNoThread) {
 TEST_F(ExhaustionTest, SlowMonitorsOfASmallPartitionAreBounded) {
   pod_.CreatePartition("one", 1);
   acknowledged_["one"] = 1;
-  const Attacker attacker(endpoint_, /*reads=*/false);
-  SlowMonitors monitors;
+  std::vector<std::unique_ptr<Attacker>> attackers;
+  std::vector<std::unique_ptr<HalfCalls>> monitors;
   Begin();
-  monitors.Add(attacker, "one", 16000);
-  EXPECT_GT(monitors.Begin(), 0u);
-  EXPECT_TRUE(monitors.FirstIsEnded()) << "the first of them had to make room";
-  ExpectHeld("16,000 monitors of an IPU that do not read", 512);
+  // Fewer at a time than may wait for their message.
+  for (int i = 0; i < 6; ++i) {
+    attackers.push_back(std::make_unique<Attacker>(endpoint_, /*reads=*/false));
+    monitors.push_back(std::make_unique<HalfCalls>(kTelemetry));
+    monitors.back()->Begin(*attackers.back(), 3000);
+    EXPECT_GT(monitors.back()->Ask(TelemetryOf("one")), 0u);
+  }
+  EXPECT_TRUE(monitors[0]->FirstIsEnded()) << "the first of them had to make room";
+  ExpectHeld("18,000 monitors of an IPU that do not read", 512);
 }
 
 // More than it has places: it has few descriptors.
@@ -402,12 +411,12 @@ TEST_F(ExhaustionTest, SlowMonitorsKeepNobodyOut) {
   const rlimit few = {600, 600};
   ASSERT_EQ(prlimit(agent_, RLIMIT_NOFILE, &few, nullptr), 0);
   std::vector<std::unique_ptr<Attacker>> attackers;
-  std::vector<std::unique_ptr<SlowMonitors>> monitors;
+  std::vector<std::unique_ptr<HalfCalls>> monitors;
   for (int i = 0; i < 250; ++i) {
     attackers.push_back(std::make_unique<Attacker>(endpoint_, /*reads=*/false));
-    monitors.push_back(std::make_unique<SlowMonitors>());
-    monitors.back()->Add(*attackers.back(), "mine", 1);
-    EXPECT_EQ(monitors.back()->Begin(), 1u) << i;
+    monitors.push_back(std::make_unique<HalfCalls>(kTelemetry));
+    monitors.back()->Begin(*attackers.back(), 1);
+    EXPECT_EQ(monitors.back()->Ask(TelemetryOf("mine")), 1u) << i;
   }
   EXPECT_TRUE(Attached()->stream != nullptr) << "while 250 connections have an unread answer";
 }
@@ -428,34 +437,58 @@ TEST_F(ExhaustionTest, AReserverThatDoesNotReadLosesItsLease) {
   ExpectHeld("a reserver that does not read", 128);
 }
 
-// Connections to the local socket that send nothing, more than it has places, again and again.
-TEST_F(ExhaustionTest, IdleConnectionsAtTheLocalListenerKeepNobodyOut) {
-  const std::string local_socket = Attached()->local_socket;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  local_socket.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
-  const auto length =
-      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + local_socket.size());
-  std::atomic<bool> stop = false;
-  std::thread connector([&] {
+// Connects to a local socket and sends nothing, more often than it has places, again and again.
+class LocalStorm {
+ public:
+  explicit LocalStorm(const std::string& local_socket) {
+    address_.sun_family = AF_UNIX;
+    local_socket.copy(address_.sun_path + 1, sizeof(address_.sun_path) - 1);
+    length_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + local_socket.size());
+    thread_ = std::thread([this] { Connect(); });
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+  ~LocalStorm() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  void Connect() {
     std::vector<base::UniqueFd> idle;
-    while (!stop) {
+    while (!stop_) {
       base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+      if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address_), length_) != 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;
       }
       idle.push_back(std::move(fd));
       if (idle.size() > 6000) idle.erase(idle.begin(), idle.begin() + 3000);
     }
-  });
-  std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+
+  sockaddr_un address_{};
+  socklen_t length_ = 0;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+TEST_F(ExhaustionTest, IdleConnectionsAtTheLocalListenerKeepNobodyOut) {
+  const LocalStorm storm(Attached()->local_socket);
   const Outcome job = pod_.Run({"poprun", "--vipu-partition", "mine", "--num-instances", "2",
                                 "--num-replicas", "8", "replica_job", "--runs", "2"});
   EXPECT_EQ(job.code, 0) << job.err;
   ExpectHeld("idle connections at the local socket", 64);
-  stop = true;
-  connector.join();
+}
+
+// Nor do they take all descriptors, of which clients at the network need some.
+TEST_F(ExhaustionTest, IdleConnectionsAtTheLocalListenerLeaveDescriptors) {
+  const std::string local_socket = Attached()->local_socket;
+  const rlimit few = {600, 600};
+  ASSERT_EQ(prlimit(agent_, RLIMIT_NOFILE, &few, nullptr), 0);
+  const LocalStorm storm(local_socket);
+  EXPECT_LT(FootprintOf(agent_).descriptors, 300);
+  EXPECT_TRUE(Attached()->stream != nullptr);
+  ExpectMineWorks();
 }
 
 // More than it has descriptors: it has few, so that a test has enough of them.
