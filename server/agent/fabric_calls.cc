@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/secret.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "device/engine/lease_group.h"
 #include "server/agent/agent_state.h"
 #include "server/agent/declared.h"
@@ -108,8 +109,8 @@ void Agent::FormJob(const std::shared_ptr<fabric::Job>& job,
   options.fail = [weak = std::weak_ptr<fabric::Job>(job)](const absl::Status& cause) {
     if (const auto strong = weak.lock()) strong->Fail(cause);
   };
-  spdlog::info("job {} of partition {} spans {} processes, which exchange {}", job->id(),
-               partition.id(), options.sites.size(),
+  spdlog::info("job {} of partition {} spans {} processes, which exchange {}",
+               base::QuotedField(job->id()), partition.id(), options.sites.size(),
                options.arenas.empty() ? "by messages" : "in shared memory");
   const std::string token = options.token;
   auto collectives = std::make_shared<fabric::Collectives>(std::move(options));
