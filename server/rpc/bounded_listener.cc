@@ -38,6 +38,17 @@ using boost::system::error_code;
 // More than the headers of a call take, or what is around a message.
 constexpr uint64_t kCallBytes = 512;
 
+// Per second, for what is sent besides calls and messages: keepalives. It must be little, because a
+// message that comes as slowly is not seen.
+constexpr double kForgivenBytes = 64;
+
+// With which a connection begins: the handshake of TLS with a certificate, and settings.
+constexpr uint64_t kGreetingBytes = 8 << 10;
+
+// By which a client takes a message of ours: frames that open the window again, one for each 8 KiB
+// or more, and acknowledgements.
+constexpr uint64_t kTakenBytes = 128, kTakenPart = 128;
+
 // Between two looks at all connections; the shorter one while they hold more than a quarter of the
 // limit.
 constexpr std::chrono::milliseconds kPeriod{50}, kHurriedPeriod{10};
@@ -92,12 +103,14 @@ struct BoundedListener::Impl {
     int fd = -1;      // gRPC's: it may have become another's
     ino_t inode = 0;  // of the socket
     int calls = 0;
-    uint64_t received = 0;   // when it was last looked at
-    uint64_t delivered = 0;  // since then, in messages and calls
-    uint64_t held = 0;       // bytes of messages that are not complete
-    bool ended = false;      // by EndConnection; gRPC may not have noticed yet
+    uint64_t received = 0;               // when it was last looked at
+    uint64_t greeting = kGreetingBytes;  // that may still come
+    uint64_t delivered = 0;              // since then, in messages and calls
+    uint64_t held = 0;                   // bytes of messages that are not complete
+    bool ended = false;                  // by EndConnection; gRPC may not have noticed yet
   };
   using Connections = std::list<Connection>;
+  using Clock = std::chrono::steady_clock;
 
   explicit Impl(ConnectionLimits limits)
       : limits(limits), acceptor(context), retry(context), watch(context) {}
@@ -142,8 +155,10 @@ struct BoundedListener::Impl {
   // Given up when there is no other descriptor, to inspect the connections.
   base::UniqueFd reserve ABSL_GUARDED_BY(mutex){open("/dev/null", O_RDONLY | O_CLOEXEC)};
   Connections idle ABSL_GUARDED_BY(mutex);  // longest first
+  Clock::time_point looked_at ABSL_GUARDED_BY(mutex) = Clock::now();
+  double forgiven ABSL_GUARDED_BY(mutex) = 0;  // bytes since then
   size_t ended_since_warned ABSL_GUARDED_BY(mutex) = 0;
-  std::chrono::steady_clock::time_point next_warning ABSL_GUARDED_BY(mutex);
+  Clock::time_point next_warning ABSL_GUARDED_BY(mutex);
   Connections busy ABSL_GUARDED_BY(mutex);
   std::map<std::string, Connections::iterator> by_peer ABSL_GUARDED_BY(mutex);
 };
@@ -291,8 +306,11 @@ void BoundedListener::Impl::WakeForReset(const Connection& connection) {
 }
 
 uint64_t BoundedListener::Impl::LookAtAll() {
-  // Per look, for what is sent besides calls and messages: keepalives, windows.
-  constexpr uint64_t kForgiven = 256;
+  const Clock::time_point now = Clock::now();
+  forgiven += kForgivenBytes * std::chrono::duration<double>(now - looked_at).count();
+  looked_at = now;
+  const auto forgiven_now = static_cast<uint64_t>(forgiven);
+  forgiven -= static_cast<double>(forgiven_now);
   uint64_t all = 0;
   std::vector<Connection*> holding;
   for (Connections* connections : {&idle, &busy}) {
@@ -302,9 +320,11 @@ uint64_t BoundedListener::Impl::LookAtAll() {
       const std::optional<TcpInfo> info = TcpInfoOf(each.fd);
       if (info.has_value() && info->closed) WakeForReset(each);
       if (!info.has_value() || info->received_bytes < each.received) continue;
-      const uint64_t more =
-          info->received_bytes - std::exchange(each.received, info->received_bytes);
-      const uint64_t less = std::exchange(each.delivered, 0) + kForgiven;
+      uint64_t more = info->received_bytes - std::exchange(each.received, info->received_bytes);
+      const uint64_t greeted = std::min(more, each.greeting);
+      each.greeting -= greeted;
+      more -= greeted;
+      const uint64_t less = std::exchange(each.delivered, 0) + forgiven_now;
       each.held = each.held + more < less ? 0 : each.held + more - less;
       all += each.held;
       if (each.held > 0) holding.push_back(&each);
@@ -326,7 +346,7 @@ uint64_t BoundedListener::Impl::EndThoseWithMost(const std::vector<Connection*>&
     ended_bytes += std::exchange(connections[i]->held, 0);
   }
   ended_since_warned += ended.size();
-  if (const auto now = std::chrono::steady_clock::now(); now >= next_warning) {
+  if (const auto now = Clock::now(); now >= next_warning) {
     spdlog::warn(
         "incomplete messages take {} MiB, at most {} are allowed: connections closed: {}, the last "
         "one of {} ({} MiB)",
@@ -388,7 +408,6 @@ void BoundedListener::CallBegins(const std::string& peer) {
   base::MutexLock lock(impl_->mutex);
   const auto it = impl_->by_peer.find(Unescaped(peer));
   if (it == impl_->by_peer.end()) return;
-  it->second->delivered += kCallBytes;
   if (it->second->calls++ == 0) impl_->busy.splice(impl_->busy.end(), impl_->idle, it->second);
 }
 
@@ -397,6 +416,12 @@ void BoundedListener::MessageDelivered(const std::string& peer, size_t bytes) {
   const auto it = impl_->by_peer.find(Unescaped(peer));
   // HTTP/2 and TLS add to it, by frames of 16 KiB.
   if (it != impl_->by_peer.end()) it->second->delivered += bytes + bytes / 64 + kCallBytes;
+}
+
+void BoundedListener::MessageSent(const std::string& peer, size_t bytes) {
+  base::MutexLock lock(impl_->mutex);
+  const auto it = impl_->by_peer.find(Unescaped(peer));
+  if (it != impl_->by_peer.end()) it->second->delivered += bytes / kTakenPart + kTakenBytes;
 }
 
 bool BoundedListener::EndConnection(const std::string& peer) {

@@ -53,8 +53,10 @@ class BoundedListener {
   // in between the connection is not idle.
   void CallBegins(const std::string& peer);
   void CallEnds(const std::string& peer);
-  // gRPC delivered a message of `bytes` from that peer.
+  // gRPC delivered a message of `bytes` from that peer, or the headers of a call (0 bytes).
   void MessageDelivered(const std::string& peer, size_t bytes);
+  // A message of `bytes` begins to be sent to that peer.
+  void MessageSent(const std::string& peer, size_t bytes);
   // Ends the connection of that peer with all its calls. Returns false if there is none, or it has
   // been ended before.
   bool EndConnection(const std::string& peer);

@@ -7,6 +7,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
 #include <cerrno>
 #include <chrono>
 #include <deque>
@@ -156,6 +157,59 @@ TEST_P(BoundedListenerTest, OneWithoutCallsIsIdleAgain) {
   EXPECT_TRUE(has_ended() ||
               channel_->WaitForStateChange(
                   GRPC_CHANNEL_READY, std::chrono::system_clock::now() + std::chrono::seconds(60)));
+}
+
+// A frame of HTTP/2 (RFC 9113, 4.1).
+std::string Frame(char kind, char flags, char stream, const std::string& content) {
+  return std::string({0, static_cast<char>(content.size() >> 8), static_cast<char>(content.size()),
+                      kind, flags, 0, 0, 0, stream}) +
+         content;
+}
+
+// A call of which all but the end of its message is there.
+std::string BeginOfACall() {
+  std::string headers;
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
+           {":method", "POST"},
+           {":scheme", "http"},
+           {":path", "/vpod.ipuof.v1.Ipuof/GetCounters"},
+           {":authority", "pod"},
+           {"content-type", "application/grpc"},
+           {"te", "trailers"}}) {
+    headers += std::string(1, '\0') + static_cast<char>(name.size()) + name +
+               static_cast<char>(value.size()) + value;
+  }
+  constexpr char kData = 0, kHeaders = 1, kSettings = 4, kEndHeaders = 4;
+  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, 0, 0, "") +
+         Frame(kHeaders, kEndHeaders, 1, headers) +
+         Frame(kData, 0, 1, std::string("\0\0\x10\0\0", 5));  // a message of 1 MiB
+}
+
+TEST(HeldMessagesTest, OneThatComesSlowlyIsSeen) {
+  grpc::ServerBuilder builder;
+  const auto listener = BoundedListener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                                              builder, {.incomplete_bytes = 4096});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const auto agent = *agent::Agent::Create({.num_machines = 1});
+  AgentServices services(*agent);
+  services.RegisterOn(builder, listener->get());
+  const auto server = builder.BuildAndStart();
+  (*listener)->Start();
+  boost::asio::io_context context;
+  tcp::socket client(context);
+  client.connect(tcp::endpoint(boost::asio::ip::address_v4::loopback(),
+                               static_cast<uint16_t>((*listener)->port())));
+  boost::system::error_code ended;
+  boost::asio::write(client, boost::asio::buffer(BeginOfACall()), ended);
+  const std::string some = Frame(0, 0, 1, std::string(100, 'x'));
+  size_t sent = 0;
+  for (; !ended && sent < (40 << 10); sent += some.size()) {
+    boost::asio::write(client, boost::asio::buffer(some), ended);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_TRUE(ended) << sent << " bytes of a message are held, of at most 4096";
+  (*listener)->Close();
+  server->Shutdown(std::chrono::system_clock::now());
 }
 
 using Ended = std::vector<size_t>;

@@ -11,6 +11,15 @@ namespace vpod::rpc {
 
 using grpc::experimental::InterceptionHookPoints;
 
+namespace {
+
+size_t SizeOf(const void* message, bool is_raw) {
+  return is_raw ? static_cast<const grpc::ByteBuffer*>(message)->Length()
+                : static_cast<const google::protobuf::MessageLite*>(message)->ByteSizeLong();
+}
+
+}  // namespace
+
 CallWatch::~CallWatch() { AwaitClient(); }
 
 void CallWatch::AwaitClient() {
@@ -32,18 +41,21 @@ void CallWatch::See(grpc::experimental::InterceptorBatchMethods& methods) {
       methods.QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA)) {
     peer_ = context_.peer();
     GoOn();
+    listener_->MessageDelivered(peer_, 0);  // the headers
   }
   // A message that was measured may have been refused, or have lost fields that nobody knows.
   if (measured > 0) {
     listener_->MessageDelivered(peer_, measured);
   } else if (received && methods.GetRecvMessage() != nullptr) {
-    listener_->MessageDelivered(peer_, SizeOf(methods.GetRecvMessage()));
+    listener_->MessageDelivered(peer_, SizeOf(methods.GetRecvMessage(), raw_ != Raw::kNone));
   }
+  if (methods.QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_MESSAGE) &&
+      methods.GetSendMessage() != nullptr)
+    listener_->MessageSent(peer_, SizeOfAnswer(methods.GetSendMessage()));
 }
 
-size_t CallWatch::SizeOf(const void* message) const {
-  return raw_ ? static_cast<const grpc::ByteBuffer*>(message)->Length()
-              : static_cast<const google::protobuf::MessageLite*>(message)->ByteSizeLong();
+size_t CallWatch::SizeOfAnswer(const void* message) const {
+  return SizeOf(message, raw_ == Raw::kAll);
 }
 
 }  // namespace vpod::rpc

@@ -13,9 +13,12 @@ namespace vpod::rpc {
 // A call from its beginning to its end; part of an interceptor.
 class CallWatch {
  public:
-  // Both outlive it; without a listener it tells nobody. `raw`: the process parses the call's
-  // messages itself, so that interceptors see bytes.
-  CallWatch(BoundedListener* listener, const grpc::ServerContextBase& context, bool raw)
+  // The process itself parses or serializes these messages of the call, so that interceptors see
+  // bytes.
+  enum class Raw { kNone, kRequests, kAll };
+
+  // Listener and context outlive it; without a listener it tells nobody.
+  CallWatch(BoundedListener* listener, const grpc::ServerContextBase& context, Raw raw)
       : listener_(listener), context_(context), raw_(raw) {}
   ~CallWatch();
   CallWatch(const CallWatch&) = delete;
@@ -30,13 +33,13 @@ class CallWatch {
 
   // As gRPC names it; empty until the call has begun.
   const std::string& peer() const { return peer_; }
-  // Bytes of a message of the call, as interceptors see it.
-  size_t SizeOf(const void* message) const;
+  // Bytes of a message of the call's answer, as interceptors see it.
+  size_t SizeOfAnswer(const void* message) const;
 
  private:
   BoundedListener* const listener_;
   const grpc::ServerContextBase& context_;
-  const bool raw_;
+  const Raw raw_;
   std::string peer_;
   bool busy_ = false;
 };

@@ -17,20 +17,24 @@ namespace {
 using grpc::experimental::InterceptionHookPoints;
 
 constexpr absl::string_view kInject = "/vipuagent.VipuAgent/Inject";
+constexpr absl::string_view kConfigure = "/vipuagent.VipuAgent/Configure";
 
 // Methods whose messages this process parses itself (client_calls.h, grpc_transport.h,
 // incoming_configuration.h).
-bool IsRaw(absl::string_view method) {
+CallWatch::Raw RawOf(absl::string_view method) {
+  if (method == kConfigure) return CallWatch::Raw::kRequests;
   return absl::StartsWith(method, "/vpod.ipuof.v1.Ipuof/") ||
-         absl::StartsWith(method, "/vpod.telemetry.v1.Telemetry/") ||
-         method == "/vpod.fabric.v1.Fabric/Carry" || method == "/vipuagent.VipuAgent/Configure";
+                 absl::StartsWith(method, "/vpod.telemetry.v1.Telemetry/") ||
+                 method == "/vpod.fabric.v1.Fabric/Carry"
+             ? CallWatch::Raw::kAll
+             : CallWatch::Raw::kNone;
 }
 
 class Interceptor : public grpc::experimental::Interceptor {
  public:
   Interceptor(agent::HangGate& gate, const char* method, BoundedListener* listener,
               const grpc::ServerContextBase& context)
-      : gate_(gate), closes_gate_(method == kInject), watch_(listener, context, IsRaw(method)) {}
+      : gate_(gate), closes_gate_(method == kInject), watch_(listener, context, RawOf(method)) {}
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     // A call that the agent itself ends has nothing to hold back.

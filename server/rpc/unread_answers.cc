@@ -26,7 +26,9 @@ class UnreadAnswers::Interceptor : public grpc::experimental::Interceptor {
  public:
   Interceptor(UnreadAnswers& unread, const std::shared_ptr<BoundedListener>& listener,
               const grpc::ServerContextBase& context, bool raw)
-      : unread_(unread), listener_(listener), watch_(listener.get(), context, raw) {}
+      : unread_(unread),
+        listener_(listener),
+        watch_(listener.get(), context, raw ? CallWatch::Raw::kAll : CallWatch::Raw::kNone) {}
   ~Interceptor() override { IsRead(); }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
@@ -41,7 +43,7 @@ class UnreadAnswers::Interceptor : public grpc::experimental::Interceptor {
     if (is(InterceptionHookPoints::PRE_SEND_MESSAGE)) {
       IsRead();
       const void* message = methods->GetSendMessage();
-      Waits(message == nullptr ? 0 : watch_.SizeOf(message));
+      Waits(message == nullptr ? 0 : watch_.SizeOfAnswer(message));
     }
     if (is(InterceptionHookPoints::POST_SEND_MESSAGE)) IsRead();
     methods->Proceed();
