@@ -26,6 +26,7 @@
 #include "device/base/unique_fd.h"
 #include "server/rpc/daemon.h"
 #include "server/rpc/held_messages.h"
+#include "server/rpc/open_streams.h"
 #include "server/rpc/tcp_info.h"
 
 namespace vpod::rpc {
@@ -41,6 +42,9 @@ constexpr uint64_t kCallBytes = 512;
 // Per second, for what is sent besides calls and messages: keepalives. It must be little, because a
 // message that comes as slowly is not seen.
 constexpr double kForgivenBytes = 64;
+
+// Of a call of which gRPC tells nobody yet: a call that waits for its message, above all.
+constexpr uint64_t kStreamBytes = 12 << 10;
 
 // With which a connection begins: the handshake of TLS with a certificate, and settings.
 constexpr uint64_t kGreetingBytes = 8 << 10;
@@ -100,14 +104,22 @@ struct BoundedListener::Impl {
   struct Connection {
     std::string peer;
     tcp::endpoint end;
-    int fd = -1;      // gRPC's: it may have become another's
-    ino_t inode = 0;  // of the socket
-    int calls = 0;
+    int fd = -1;                         // gRPC's: it may have become another's
+    ino_t inode = 0;                     // of the socket
+    int calls = 0;                       // under way
+    int streams = 0;                     // of calls, also of those of which gRPC has told nobody
+    int known = 0;                       // calls of which gRPC has told
     uint64_t received = 0;               // when it was last looked at
     uint64_t greeting = kGreetingBytes;  // that may still come
     uint64_t delivered = 0;              // since then, in messages and calls
     uint64_t held = 0;                   // bytes of messages that are not complete
     bool ended = false;                  // by EndConnection; gRPC may not have noticed yet
+    bool reset = false;                  // the same by Reset
+
+    // With the calls that wait for theirs.
+    uint64_t AllHeld() const {
+      return reset ? 0 : held + kStreamBytes * static_cast<uint64_t>(std::max(0, streams - known));
+    }
   };
   using Connections = std::list<Connection>;
   using Clock = std::chrono::steady_clock;
@@ -135,10 +147,10 @@ struct BoundedListener::Impl {
   // socket that tell only of changes, and one of a busy connection gets lost about once in a
   // hundred times (seen with 1.51 and with a thousand calls that end at once).
   static void WakeForReset(const Connection& connection);
-  void End(Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  static void End(const Connection& connection);
   // Ends a connection in the middle of a message. After a mere end, its client would wait for room
   // to send until this host forgets the connection, which takes a minute.
-  void Reset(Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  static void Reset(Connection& connection);
   // Forgets those that have ended.
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Whether gRPC still has the connection; and the descriptor, which then is ours too.
@@ -271,7 +283,7 @@ bool BoundedListener::Impl::CloseOldestIdle() {
   return true;
 }
 
-void BoundedListener::Impl::End(Connection& connection) {
+void BoundedListener::Impl::End(const Connection& connection) {
   // gRPC closes it when it reads that nothing more comes.
   const base::UniqueFd fd = Descriptor(connection);
   if (fd.valid()) shutdown(fd.get(), SHUT_RDWR);
@@ -282,6 +294,7 @@ void BoundedListener::Impl::Reset(Connection& connection) {
     const linger reset{.l_onoff = 1, .l_linger = 0};
     setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
   }
+  connection.reset = true;
   End(connection);
 }
 
@@ -326,8 +339,8 @@ uint64_t BoundedListener::Impl::LookAtAll() {
       more -= greeted;
       const uint64_t less = std::exchange(each.delivered, 0) + forgiven_now;
       each.held = each.held + more < less ? 0 : each.held + more - less;
-      all += each.held;
-      if (each.held > 0) holding.push_back(&each);
+      all += each.AllHeld();
+      if (each.AllHeld() > 0) holding.push_back(&each);
     }
   }
   return all <= limits.incomplete_bytes ? all : EndThoseWithMost(holding);
@@ -337,13 +350,13 @@ uint64_t BoundedListener::Impl::EndThoseWithMost(const std::vector<Connection*>&
   std::vector<HeldMessages> held;
   uint64_t all = 0, ended_bytes = 0;
   for (const Connection* each : connections) {
-    held.push_back({HostOf(each->end), each->held});
-    all += each->held;
+    held.push_back({HostOf(each->end), each->AllHeld()});
+    all += each->AllHeld();
   }
   const std::vector<size_t> ended = ConnectionsToEnd(held, limits.incomplete_bytes);
   for (const size_t i : ended) {
     Reset(*connections[i]);
-    ended_bytes += std::exchange(connections[i]->held, 0);
+    ended_bytes += held[i].bytes;
   }
   ended_since_warned += ended.size();
   if (const auto now = Clock::now(); now >= next_warning) {
@@ -392,12 +405,24 @@ std::string BoundedListener::LocalEndpoint() const {
 }
 
 void BoundedListener::Start() {
+  OpenStreams::Get().Add(impl_.get(), [impl = impl_.get()](const std::string& peer, int change) {
+    base::MutexLock lock(impl->mutex);
+    const auto it = impl->by_peer.find(Unescaped(peer));
+    if (it == impl->by_peer.end()) return true;
+    Impl::Connection& connection = *it->second;
+    if (connection.reset && change > 0) return false;
+    connection.streams += change;
+    // Before the next look, a fast client may begin many thousands.
+    if (connection.AllHeld() > impl->limits.incomplete_bytes) Impl::Reset(connection);
+    return true;
+  });
   impl_->Accept();
   impl_->Watch(kPeriod);
   impl_->thread = std::thread([impl = impl_.get()] { impl->context.run(); });
 }
 
 void BoundedListener::Close() {
+  OpenStreams::Get().Remove(impl_.get());
   impl_->context.stop();
   if (impl_->thread.joinable()) impl_->thread.join();
   error_code ignored;
@@ -422,6 +447,12 @@ void BoundedListener::MessageSent(const std::string& peer, size_t bytes) {
   base::MutexLock lock(impl_->mutex);
   const auto it = impl_->by_peer.find(Unescaped(peer));
   if (it != impl_->by_peer.end()) it->second->delivered += bytes / kTakenPart + kTakenBytes;
+}
+
+void BoundedListener::CallIsKnown(const std::string& peer, bool begins) {
+  base::MutexLock lock(impl_->mutex);
+  const auto it = impl_->by_peer.find(Unescaped(peer));
+  if (it != impl_->by_peer.end()) it->second->known += begins ? 1 : -1;
 }
 
 bool BoundedListener::EndConnection(const std::string& peer) {

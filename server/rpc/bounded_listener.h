@@ -53,6 +53,9 @@ class BoundedListener {
   // in between the connection is not idle.
   void CallBegins(const std::string& peer);
   void CallEnds(const std::string& peer);
+  // gRPC tells of a call of that peer, whether or not it waits for its client afterwards; and has
+  // done with it.
+  void CallIsKnown(const std::string& peer, bool begins);
   // gRPC delivered a message of `bytes` from that peer, or the headers of a call (0 bytes).
   void MessageDelivered(const std::string& peer, size_t bytes);
   // A message of `bytes` begins to be sent to that peer.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -18,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/ipuof/v1/ipuof.grpc.pb.h"
+#include "proto/vipu/v1/vipuuser.grpc.pb.h"
 #include "server/rpc/agent_services.h"
 #include "server/rpc/held_messages.h"
 
@@ -166,50 +168,98 @@ std::string Frame(char kind, char flags, char stream, const std::string& content
          content;
 }
 
-// A call of which all but the end of its message is there.
-std::string BeginOfACall() {
+// What begins a connection of HTTP/2.
+std::string Preface() {
+  constexpr char kSettings = 4;
+  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, 0, 0, "");
+}
+
+// The headers of a call.
+std::string Headers(char stream, const std::string& path) {
+  constexpr char kHeaders = 1, kEndHeaders = 4;
   std::string headers;
-  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
-           {":method", "POST"},
-           {":scheme", "http"},
-           {":path", "/vpod.ipuof.v1.Ipuof/GetCounters"},
-           {":authority", "pod"},
-           {"content-type", "application/grpc"},
-           {"te", "trailers"}}) {
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, std::string>>{{":method", "POST"},
+                                                        {":scheme", "http"},
+                                                        {":path", path},
+                                                        {":authority", "pod"},
+                                                        {"content-type", "application/grpc"},
+                                                        {"te", "trailers"}}) {
     headers += std::string(1, '\0') + static_cast<char>(name.size()) + name +
                static_cast<char>(value.size()) + value;
   }
-  constexpr char kData = 0, kHeaders = 1, kSettings = 4, kEndHeaders = 4;
-  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, 0, 0, "") +
-         Frame(kHeaders, kEndHeaders, 1, headers) +
-         Frame(kData, 0, 1, std::string("\0\0\x10\0\0", 5));  // a message of 1 MiB
+  return Frame(kHeaders, kEndHeaders, stream, headers);
 }
 
-TEST(HeldMessagesTest, OneThatComesSlowlyIsSeen) {
-  grpc::ServerBuilder builder;
-  const auto listener = BoundedListener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                                              builder, {.incomplete_bytes = 4096});
-  ASSERT_TRUE(listener.ok()) << listener.status();
-  const auto agent = *agent::Agent::Create({.num_machines = 1});
-  AgentServices services(*agent);
-  services.RegisterOn(builder, listener->get());
-  const auto server = builder.BuildAndStart();
-  (*listener)->Start();
-  boost::asio::io_context context;
-  tcp::socket client(context);
-  client.connect(tcp::endpoint(boost::asio::ip::address_v4::loopback(),
-                               static_cast<uint16_t>((*listener)->port())));
-  boost::system::error_code ended;
-  boost::asio::write(client, boost::asio::buffer(BeginOfACall()), ended);
-  const std::string some = Frame(0, 0, 1, std::string(100, 'x'));
-  size_t sent = 0;
-  for (; !ended && sent < (40 << 10); sent += some.size()) {
-    boost::asio::write(client, boost::asio::buffer(some), ended);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+std::string Data(char stream, const std::string& content) { return Frame(0, 0, stream, content); }
+
+// A server that holds few messages that are not complete, and a connection to it.
+class HeldMessagesTest : public testing::Test {
+ protected:
+  void Start(uint64_t incomplete_bytes) {
+    grpc::ServerBuilder builder;
+    auto listener = BoundedListener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), builder,
+                                          {.incomplete_bytes = incomplete_bytes});
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    listener_ = *std::move(listener);
+    agent_services_.RegisterOn(builder, listener_.get());
+    builder.RegisterService(&user_service_);
+    server_ = builder.BuildAndStart();
+    listener_->Start();
+    client_.connect(tcp::endpoint(boost::asio::ip::address_v4::loopback(),
+                                  static_cast<uint16_t>(listener_->port())));
   }
-  EXPECT_TRUE(ended) << sent << " bytes of a message are held, of at most 4096";
-  (*listener)->Close();
-  server->Shutdown(std::chrono::system_clock::now());
+  ~HeldMessagesTest() override {
+    listener_->Close();
+    server_->Shutdown(std::chrono::system_clock::now());
+  }
+  // False if the server has ended the connection.
+  bool Send(const std::string& bytes) {
+    boost::system::error_code error;
+    boost::asio::write(client_, boost::asio::buffer(bytes), error);
+    return !error;
+  }
+  // Whether the server ends the connection.
+  bool IsEnded() {
+    const timeval patience{30, 0};
+    setsockopt(client_.native_handle(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    char bytes[256];
+    ssize_t got;
+    while ((got = recv(client_.native_handle(), bytes, sizeof(bytes), 0)) > 0) {
+    }
+    return got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+  }
+
+ private:
+  const std::unique_ptr<agent::Agent> agent_ = *agent::Agent::Create({.num_machines = 1});
+  AgentServices agent_services_{*agent_};
+  vipuuser::VipuUser::Service user_service_;
+  std::shared_ptr<BoundedListener> listener_;
+  std::unique_ptr<grpc::Server> server_;
+  boost::asio::io_context context_;
+  tcp::socket client_{context_};
+};
+
+TEST_F(HeldMessagesTest, OneThatComesSlowlyIsSeen) {
+  constexpr size_t kMost = 16 << 10, kEnough = 5 * kMost;
+  Start(kMost);
+  ASSERT_TRUE(Send(Preface() + Headers(1, "/vpod.ipuof.v1.Ipuof/GetCounters") +
+                   Data(1, std::string("\0\0\x10\0\0", 5))));  // a message of 1 MiB
+  const std::string some = Data(1, std::string(200, 'x'));
+  size_t sent = 0;
+  for (; sent < kEnough && Send(some); sent += some.size())
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LT(sent, kEnough) << "so much of a message is held, of at most " << kMost;
+}
+
+// Each takes gRPC some 12 KiB, and a client a few bytes. gRPC tells of none of them.
+TEST_F(HeldMessagesTest, CallsWithoutTheirMessageCount) {
+  Start(64 << 10);
+  std::string bytes = Preface();
+  for (char call = 0; call < 20; ++call)
+    bytes += Headers(static_cast<char>(2 * call + 1), "/vipuuser.VipuUser/GetServerInfo");
+  ASSERT_TRUE(Send(bytes));
+  EXPECT_TRUE(IsEnded()) << "20 calls wait for their messages";
 }
 
 using Ended = std::vector<size_t>;

@@ -20,7 +20,10 @@ size_t SizeOf(const void* message, bool is_raw) {
 
 }  // namespace
 
-CallWatch::~CallWatch() { AwaitClient(); }
+CallWatch::~CallWatch() {
+  AwaitClient();
+  if (!peer_.empty()) listener_->CallIsKnown(peer_, false);
+}
 
 void CallWatch::AwaitClient() {
   if (std::exchange(busy_, false)) listener_->CallEnds(peer_);
@@ -41,6 +44,7 @@ void CallWatch::See(grpc::experimental::InterceptorBatchMethods& methods) {
       methods.QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA)) {
     peer_ = context_.peer();
     GoOn();
+    listener_->CallIsKnown(peer_, true);
     listener_->MessageDelivered(peer_, 0);  // the headers
   }
   // A message that was measured may have been refused, or have lost fields that nobody knows.

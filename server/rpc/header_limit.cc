@@ -1,24 +1,34 @@
 // Bounds the headers of a call that a daemon is asked for. gRPC 1.51 keeps a header block until it
 // is complete, however long it is, and copies all of it for each frame that continues it: three
 // connections that sent megabytes of such frames kept all threads of a daemon busy for minutes
-// (CVE-2023-33953, deploy/known-holes.txt). No option of gRPC bounds that. So the three functions
+// (CVE-2023-33953, deploy/known-holes.txt). No option of gRPC bounds that. So functions
 // of its HTTP/2 transport that are defined here take the place of the library's own, which they
 // call: the dynamic linker prefers what a program defines. Programs that serve link this library;
-// tests/security/http2_headers_test.cc shows that the bound holds.
+// tests/security/http2_headers_test.cc shows that the bound holds. In the same way it tells
+// OpenStreams of the streams of all servers.
 #include <dlfcn.h>
 #include <grpc/slice.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "device/base/mutex.h"
+#include "server/rpc/open_streams.h"
 
 class grpc_metadata_batch;
 struct grpc_chttp2_transport;
 struct grpc_chttp2_stream;
+struct grpc_chttp2_stream_map;
+struct grpc_endpoint;
+struct grpc_transport;
+
+grpc_endpoint* grpc_transport_get_endpoint(grpc_transport* transport);
+absl::string_view grpc_endpoint_get_peer(grpc_endpoint* endpoint);
 
 namespace grpc_core {
 
@@ -88,8 +98,42 @@ HeaderBlocks& Blocks() {
   return *blocks;
 }
 
+// Streams of servers, by the table in which gRPC has those of a connection. Thread-safe.
+class StreamTables {
+ public:
+  void Begin(const void* table, std::string peer) ABSL_LOCKS_EXCLUDED(mutex_) {
+    base::MutexLock lock(mutex_);
+    peers_[table] = std::move(peer);
+  }
+  void End(const void* table) ABSL_LOCKS_EXCLUDED(mutex_) {
+    std::string peer;
+    {
+      base::MutexLock lock(mutex_);
+      const auto it = peers_.find(table);
+      if (it == peers_.end()) return;  // of a client
+      peer = it->second;
+    }
+    OpenStreams::Get().End(peer);
+  }
+  void Forget(const void* table) ABSL_LOCKS_EXCLUDED(mutex_) {
+    base::MutexLock lock(mutex_);
+    peers_.erase(table);
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::map<const void*, std::string> peers_ ABSL_GUARDED_BY(mutex_);
+};
+
+StreamTables& Tables() {
+  static StreamTables* const tables = new StreamTables;  // gRPC's threads may outlast main
+  return *tables;
+}
+
 // The frame that this thread is about to parse begins a stream, and with it a block.
 thread_local bool begins_stream = false;
+// The peer of which this thread accepts a stream.
+thread_local const std::string* accepting = nullptr;
 
 }  // namespace
 }  // namespace vpod::rpc
@@ -100,7 +144,41 @@ grpc_chttp2_stream* grpc_chttp2_parsing_accept_stream(grpc_chttp2_transport* tra
   static Function* const original = vpod::rpc::Original<Function>(
       "_Z33grpc_chttp2_parsing_accept_streamP21grpc_chttp2_transportj");
   vpod::rpc::begins_stream = true;
-  return original(transport, id);
+  // gRPC's transport begins with a grpc_transport.
+  const std::string peer(grpc_endpoint_get_peer(
+      grpc_transport_get_endpoint(reinterpret_cast<grpc_transport*>(transport))));
+  // gRPC passes over the frames of a stream that is none.
+  if (!vpod::rpc::OpenStreams::Get().Begin(peer)) return nullptr;
+  vpod::rpc::accepting = &peer;
+  grpc_chttp2_stream* const stream = original(transport, id);
+  vpod::rpc::accepting = nullptr;
+  if (stream == nullptr) vpod::rpc::OpenStreams::Get().End(peer);
+  return stream;
+}
+
+void grpc_chttp2_stream_map_add(grpc_chttp2_stream_map* table, uint32_t id, void* stream) {
+  using Function = void(grpc_chttp2_stream_map*, uint32_t, void*);
+  static Function* const original =
+      vpod::rpc::Original<Function>("_Z26grpc_chttp2_stream_map_addP22grpc_chttp2_stream_mapjPv");
+  original(table, id, stream);
+  if (vpod::rpc::accepting != nullptr) vpod::rpc::Tables().Begin(table, *vpod::rpc::accepting);
+}
+
+void* grpc_chttp2_stream_map_delete(grpc_chttp2_stream_map* table, uint32_t id) {
+  using Function = void*(grpc_chttp2_stream_map*, uint32_t);
+  static Function* const original =
+      vpod::rpc::Original<Function>("_Z29grpc_chttp2_stream_map_deleteP22grpc_chttp2_stream_mapj");
+  void* const stream = original(table, id);
+  if (stream != nullptr) vpod::rpc::Tables().End(table);
+  return stream;
+}
+
+void grpc_chttp2_stream_map_destroy(grpc_chttp2_stream_map* table) {
+  using Function = void(grpc_chttp2_stream_map*);
+  static Function* const original =
+      vpod::rpc::Original<Function>("_Z30grpc_chttp2_stream_map_destroyP22grpc_chttp2_stream_map");
+  vpod::rpc::Tables().Forget(table);
+  original(table);
 }
 
 void grpc_core::HPackParser::BeginFrame(grpc_metadata_batch* batch, uint32_t size_limit,

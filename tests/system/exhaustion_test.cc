@@ -380,6 +380,22 @@ std::string TelemetryOf(const std::string& partition) {
   return request.SerializeAsString();
 }
 
+// Of such a call gRPC by itself tells the agent only when the message is there.
+TEST_F(ExhaustionTest, CallsWithoutTheirMessageAreBounded) {
+  for (const std::string method :
+       {"ipuof.v1.Ipuof/Pulse", "ipuof.v1.Ipuof/Run", "ipuof.v1.Ipuof/ReadStream",
+        "ipuof.v1.Ipuof/ReadTensor", "ipuof.v1.Ipuof/GetCounters", "ipuof.v1.Ipuof/ResetDevice",
+        "telemetry.v1.Telemetry/GetPartitionTelemetry",
+        "telemetry.v1.Telemetry/GetPartitionLinks"}) {
+    const Attacker attacker(endpoint_);
+    HalfCalls calls("/vpod." + method);
+    Begin();
+    calls.Begin(attacker, 6000);
+    EXPECT_TRUE(calls.FirstIsEnded()) << method << ": the first had to make room";
+    ExpectHeld("6000 calls of " + method + " without a message", 200);
+  }
+}
+
 TEST_F(ExhaustionTest, SlowMonitorsHoldNoThread) {
   const Attacker attacker(endpoint_, /*reads=*/false);
   HalfCalls monitors(kTelemetry);
