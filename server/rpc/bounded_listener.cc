@@ -151,8 +151,10 @@ struct BoundedListener::Impl {
   // Ends a connection in the middle of a message. After a mere end, its client would wait for room
   // to send until this host forgets the connection, which takes a minute.
   static void Reset(Connection& connection);
-  // Forgets those that have ended.
+  // Forgets those that have ended, which gRPC may not have noticed yet.
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Forgets those that gRPC has closed; a busy one is forgotten once its calls have ended.
+  void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Whether gRPC still has the connection; and the descriptor, which then is ours too.
   static base::UniqueFd Descriptor(const Connection& connection);
 
@@ -275,6 +277,14 @@ void BoundedListener::Impl::Forget() {
   }
 }
 
+void BoundedListener::Impl::ForgetClosed() {
+  std::erase_if(idle, [this](const Connection& each) {
+    const bool is_closed = InodeOf(each.fd) != each.inode;
+    if (is_closed) by_peer.erase(each.peer);
+    return is_closed;
+  });
+}
+
 bool BoundedListener::Impl::CloseOldestIdle() {
   if (idle.empty()) return false;
   End(idle.front());
@@ -326,9 +336,10 @@ uint64_t BoundedListener::Impl::LookAtAll() {
   forgiven -= static_cast<double>(forgiven_now);
   uint64_t all = 0;
   std::vector<Connection*> holding;
+  ForgetClosed();
   for (Connections* connections : {&idle, &busy}) {
     for (Connection& each : *connections) {
-      // gRPC has closed a connection that ended, and its descriptor may be that of another by now.
+      // gRPC may have closed it, and its descriptor may be that of another by now.
       if (InodeOf(each.fd) != each.inode) continue;
       const std::optional<TcpInfo> info = TcpInfoOf(each.fd);
       if (info.has_value() && info->closed) WakeForReset(each);
@@ -427,6 +438,11 @@ void BoundedListener::Close() {
   if (impl_->thread.joinable()) impl_->thread.join();
   error_code ignored;
   impl_->acceptor.close(ignored);
+}
+
+size_t BoundedListener::NumConnections() const {
+  base::MutexLock lock(impl_->mutex);
+  return impl_->by_peer.size();
 }
 
 void BoundedListener::CallBegins(const std::string& peer) {

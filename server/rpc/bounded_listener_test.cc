@@ -161,6 +161,31 @@ TEST_P(BoundedListenerTest, OneWithoutCallsIsIdleAgain) {
                   GRPC_CHANNEL_READY, std::chrono::system_clock::now() + std::chrono::seconds(60)));
 }
 
+// Otherwise the listener would look at more and more of them, twenty times a second.
+TEST_P(BoundedListenerTest, ConnectionsThatHaveEndedAreForgotten) {
+  const auto call = [](ipuof::v1::Ipuof::Stub& stub) {
+    grpc::ClientContext context;
+    ipuof::v1::GetCountersReply reply;
+    EXPECT_EQ(stub.GetCounters(&context, {}, &reply).error_code(), grpc::StatusCode::NOT_FOUND);
+  };
+  call(*ipuof_);
+  EXPECT_EQ(listener_->NumConnections(), 1u);
+  for (int i = 0; i < 20; ++i) {
+    grpc::ChannelArguments own;
+    own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    const auto stub = ipuof::v1::Ipuof::NewStub(grpc::CreateCustomChannel(
+        absl::StrCat(GetParam(), ":", listener_->port()), grpc::InsecureChannelCredentials(), own));
+    call(*stub);
+    EXPECT_GE(listener_->NumConnections(), 2u);
+  }
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (listener_->NumConnections() > 1 && std::chrono::steady_clock::now() < limit)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(listener_->NumConnections(), 1u);
+  call(*ipuof_);
+  EXPECT_EQ(listener_->NumConnections(), 1u);
+}
+
 // A frame of HTTP/2 (RFC 9113, 4.1).
 std::string Frame(char kind, char flags, char stream, const std::string& content) {
   return std::string({0, static_cast<char>(content.size() >> 8), static_cast<char>(content.size()),
