@@ -10,6 +10,8 @@ import tempfile
 import unittest
 import uuid
 
+from poptorch._data.ring import Event
+
 from loader_testing import PATIENCE, wait_until
 
 _MARK = "POPTORCH_TEST_MARK"
@@ -76,6 +78,39 @@ class Program:
         return output, errors
 
 
+def _state(process):
+    """The letter of a process's state, such as "T" for stopped."""
+    return pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+class EventTest(unittest.TestCase):
+    def test_waits_on_after_signals(self):
+        event = Event.create()
+        self.addCleanup(os.close, event.descriptor)
+        handled = []
+
+        def handle(*_) -> None:
+            handled.append(None)
+            if len(handled) == 20:
+                event.set()
+
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, handle))
+        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        event.wait()
+        self.assertGreaterEqual(len(handled), 20)
+
+    def test_handler_that_raises_ends_the_wait(self):
+        event = Event.create()
+        self.addCleanup(os.close, event.descriptor)
+        self.addCleanup(
+            signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, signal.default_int_handler)
+        )
+        with self.assertRaises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            event.wait()
+
+
 class ProcessesTest(unittest.TestCase):
     def test_killed_parent(self):
         for name in ("full_ring", "slow_dataset"):
@@ -121,6 +156,17 @@ class ProcessesTest(unittest.TestCase):
         program = Program(self, "interrupted")
         program.wait_until_ready()
         os.killpg(program.process.pid, signal.SIGINT)
+        output, errors = program.ends_without_traces(self)
+        self.assertEqual(output.splitlines()[-2:], [str(list(range(4, 40, 4))), "10"])
+        self.assertEqual(errors, "")
+
+    def test_stop_of_all_processes(self):
+        # As a terminal does it. Workers that stop send the child a signal that torch handles.
+        program = Program(self, "stopped")
+        program.wait_until_ready()
+        os.killpg(program.process.pid, signal.SIGSTOP)
+        wait_until(lambda: all(_state(process) == "T" for process in program.processes()))
+        os.killpg(program.process.pid, signal.SIGCONT)
         output, errors = program.ends_without_traces(self)
         self.assertEqual(output.splitlines()[-2:], [str(list(range(4, 40, 4))), "10"])
         self.assertEqual(errors, "")

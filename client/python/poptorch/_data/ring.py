@@ -19,7 +19,7 @@ import torch
 BATCH, END, ERROR = range(3)
 
 _ALIGNMENT = 64  # Bytes, a cache line.
-_WORD = 8  # Bytes of the integers in front of the tensors.
+_WORD = 8  # Bytes of an event, and of the integers in front of the tensors.
 
 # Words of the whole ring, then words of each entry, then the rows of each tensor of the entry.
 _QUIT, _WANTED, _WRITTEN, _READ, _RING_WORDS = range(5)
@@ -52,7 +52,7 @@ class Event:
 
     def wait(self) -> None:
         """Waits until it is set, and clears it."""
-        os.eventfd_read(self.descriptor)
+        os.read(self.descriptor, _WORD)  # It goes on after signals; eventfd_read does not.
 
 
 class Ring:

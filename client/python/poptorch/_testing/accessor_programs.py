@@ -4,6 +4,7 @@ Each prints a line "ready" once it is in the state that the test wants to end it
 """
 
 import os
+import signal
 import sys
 import time
 
@@ -11,7 +12,7 @@ from poptorch import DataLoaderMode
 from poptorch._data.accessor import AsynchronousDataAccessor
 from poptorch._data.dataloader import DataLoader
 
-from loader_testing import Failing, Numbers, Options, first_numbers
+from loader_testing import Failing, Numbers, Options, first_numbers, wait_until
 
 
 class Slow(Numbers):
@@ -81,6 +82,21 @@ def interrupted():
     except KeyboardInterrupt:
         print([first_numbers(batch)[0] for batch in iterator])
         print(len(list(loader)))
+
+
+def stopped():
+    """Goes on after Ctrl-Z and `fg`."""
+    loader = _loader(num_workers=2)
+    iterator = iter(loader)
+    next(iterator)
+    ring = loader._accessor._worker._data_buffers
+    wait_until(lambda: ring.is_full)
+    # The blocked signal continues the process all the same.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
+    _ready(loader._accessor._worker._child.pid)
+    signal.sigwait({signal.SIGCONT})
+    print([first_numbers(batch)[0] for batch in iterator])
+    print(len(list(loader)))
 
 
 def broken_first_element():
