@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/connection_failure.h"
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
 #include "proto/vipu/v1/vipuuser.grpc.pb.h"
@@ -241,6 +242,20 @@ class CallersTest : public controller::ControllerTest {
 
   Callers callers_{controller_->users(), /*secure=*/true};
 };
+
+TEST_F(CallersTest, AUserHasAPartOfTheThreads) {
+  const controller::Caller eve{.user_id = "eve"}, alice{.user_id = "alice"};
+  std::vector<PresentCaller> calls;
+  for (int i = 0; i < Callers::kMostCallsOfUser; ++i) {
+    auto call = callers_.Begin(eve);
+    ASSERT_TRUE(call.ok()) << call.status();
+    calls.push_back(*std::move(call));
+  }
+  EXPECT_EQ(callers_.Begin(eve).status(), absl::ResourceExhaustedError(base::kBusy));
+  EXPECT_TRUE(callers_.Begin(alice).ok());
+  calls.pop_back();
+  EXPECT_TRUE(callers_.Begin(eve).ok());
+}
 
 TEST_F(CallersTest, ACallByTheOldAccessKeyGetsNoNewFabricKey) {
   CreatePod(1);
