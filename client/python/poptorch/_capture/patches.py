@@ -73,11 +73,27 @@ def warn_once(recorder: Recorder, text: str) -> None:
         warn(text)
 
 
+def _on_device(name: str, function: Callable, args: tuple, kwargs: dict):
+    """Calls a factory for a device tensor, which has the type of a host tensor.
+
+    Where the type follows from numbers, PyTorch 1.13 gives tensors of META another one.
+    """
+    if kwargs.get("dtype") is None:
+        if name == "arange":
+            numbers = [*args, *(kwargs.get(key) for key in ("start", "end", "step"))]
+            if any(isinstance(number, float) for number in numbers):
+                kwargs = dict(kwargs, dtype=torch.get_default_dtype())
+        elif name == "full":
+            value = args[1] if len(args) > 1 else kwargs.get("fill_value")
+            kwargs = dict(kwargs, dtype={bool: torch.bool, int: torch.int64}.get(type(value)))
+    return function(*args, **dict(kwargs, device=META))
+
+
 def _factory(recorder: Recorder, name: str, function: Callable, args: tuple, kwargs: dict):
     device = kwargs.get("device")
     if device is not None:
         if is_device(device):
-            kwargs = dict(kwargs, device=META)
+            return _on_device(name, function, args, kwargs)
         return function(*args, **kwargs)
     of_tensor = any(isinstance(a, torch.Tensor) for a in args)
     if name == "normal" and (of_tensor or isinstance(kwargs.get("mean"), torch.Tensor)):
@@ -87,7 +103,7 @@ def _factory(recorder: Recorder, name: str, function: Callable, args: tuple, kwa
     if kwargs.get("out") is not None:
         return function(*args, **kwargs)
     warn_once(recorder, errors.NO_DEVICE % name)
-    return function(*args, **kwargs, device=META)
+    return _on_device(name, function, args, kwargs)
 
 
 def _constant(recorder: Recorder, name: str, function: Callable, args: tuple, kwargs: dict):

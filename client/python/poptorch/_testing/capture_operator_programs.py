@@ -21,6 +21,15 @@ def factories(m, x):
 
 
 @program()
+def factories_of_numbers(m, x):
+    """Factories whose type follows from the numbers that they get."""
+    y = torch.where(torch.full((4,), True), x @ m.w, x) + (torch.full((4,), fill_value=7) & 5)
+    y = y + torch.arange(4.0) + torch.arange(1.0, 5.0, device=x.device) + torch.full((4,), 0.5)
+    y = y + torch.arange(end=4.0).mean() + torch.arange(0.5, 4).mean() + (torch.arange(4) & 2)
+    return y, total(y * y)
+
+
+@program()
 def random_sources(m, x):
     y = x @ m.w * (torch.rand(4, 4) > 0.5) + torch.randn(4) + torch.randn_like(x)
     y = y + torch.randint(0, 5, (4,)) + torch.normal(0.0, 1.0, (4,)) + torch.rand_like(x)
