@@ -17,7 +17,7 @@ import torch.utils.checkpoint
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from . import errors, replacements
+from . import errors, replacements, slots
 from .losses import LOSS_FUNCTIONS
 from .recorder import META, Recorder, active, is_device
 
@@ -190,15 +190,21 @@ class Patches:
         """Replaces one attribute until the stack is left."""
         had = name in vars(owner)
         old = vars(owner).get(name)
+        is_item = name in slots.METHODS and isinstance(owner, type)
+        slot = slots.slot(owner, name) if is_item else None
 
         def restore() -> None:
             if had:
                 setattr(owner, name, old)
             elif name in vars(owner):
                 delattr(owner, name)
+            if is_item:
+                slots.set_slot(owner, name, slot)
 
         self._stack.callback(restore)
         setattr(owner, name, value)
+        if is_item:
+            slots.set_slot(owner, name, slot)
 
     def wrap(self, owner: Any, name: str, make: Callable) -> None:
         """Replaces a function or bound method by `make(recorder, old, args, kwargs)`."""

@@ -1,5 +1,6 @@
 """Whatever happens in a capture, PyTorch and the model are afterwards as before."""
 
+import ctypes
 import itertools
 import logging
 import sys
@@ -67,6 +68,30 @@ class _Model(nn.Module):
         return F.mse_loss(z + torch.tensor([1.0, 2.0, 3.0, 4.0]), x)
 
 
+_ONE, _TWO = torch.tensor(1.0), nn.Parameter(torch.tensor(2.0))
+
+
+class _OfNumbers(nn.Module):
+    """Makes a constant of tensors of one number, and a class of tensors."""
+
+    made = None
+
+    def forward(self, x):
+        type(self).made = type("Made", (torch.Tensor,), {})
+        return x[0] * torch.tensor([_ONE, _TWO])
+
+
+_is_sequence = ctypes.pythonapi.PySequence_Check
+_is_sequence.argtypes = [ctypes.py_object]
+
+
+class _Indexed(torch.Tensor):
+    """Gives an index a meaning of its own."""
+
+    def __getitem__(self, index):
+        return super().__getitem__(index) + 1
+
+
 class RestoredTest(unittest.TestCase):
     """After a capture, PyTorch and the model are as before."""
 
@@ -105,6 +130,17 @@ class RestoredTest(unittest.TestCase):
             self._interrupt(model, x, line, kind)
             self._assert_same(before, _world(model), line)
         capture(model, (x,), {})
+
+    def test_tensors_of_tensors_of_one_number(self):
+        # Python takes a class for a sequence once it has been given a __getitem__.
+        capture(_OfNumbers(), (torch.ones(2, 2),), {})
+        for kind in (torch.Tensor, _OfNumbers.made):
+            numbers = [_ONE.detach().as_subclass(kind), _TWO]
+            self.assertEqual(torch.tensor(numbers).tolist(), [1, 2], kind)
+        classes = (torch.Tensor, nn.Parameter, _OfNumbers.made, _Indexed)
+        tensors = [torch.zeros(2).as_subclass(kind) for kind in classes]
+        self.assertEqual([_is_sequence(tensor) for tensor in tensors], [0, 0, 0, 1])
+        self.assertEqual([tensor[0].item() for tensor in tensors], [0, 0, 0, 1])
 
     def _interrupt(self, model, x, line, kind):
         def local(frame, event, _):
