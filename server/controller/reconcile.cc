@@ -247,7 +247,7 @@ vipuagent::ConfigureRequest Controller::NextConfiguration(Process& process) {
   request.set_controller_boot_id(boot_id_);
   request.set_controller_epoch(store_->epoch());
   request.set_controller_store(store_->id());
-  request.set_controller_proof(ProofOf(boot_id_, store_->epoch()));
+  request.set_controller_proof(OwnProof());
   request.set_agent_boot_id(process.boot_id);
   if (request.complete()) {
     for (const auto& [id, partition] : process.partitions) process.changed.insert(id);

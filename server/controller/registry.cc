@@ -84,6 +84,14 @@ std::string Controller::ProofOf(const std::string& boot_id, uint64_t epoch) cons
                             absl::StrCat("controller ", boot_id, " of epoch ", epoch));
 }
 
+const std::string& Controller::OwnProof() {
+  if (own_proof_.empty() || own_proof_epoch_ != store_->epoch()) {
+    own_proof_epoch_ = store_->epoch();
+    own_proof_ = ProofOf(boot_id_, own_proof_epoch_);
+  }
+  return own_proof_;
+}
+
 bool Controller::IsLater(const vipuagent::LaterController& other) const {
   if (other.epoch() != store_->epoch()) return other.epoch() > store_->epoch();
   return other.boot_id() != boot_id_;
