@@ -336,19 +336,26 @@ class HalfCalls {
     ForAll([&](Call& call) { call.stream->WriteLast(bytes, {}, nullptr); });
     return ForAll([](Call& call) { call.stream->ReadInitialMetadata(nullptr); });
   }
-  // Whether the agent ends the first of them.
+  // Whether the agent has ended the first of them in the place of answering it, or does so soon. A
+  // client learns of the end only after it has read what came before.
   bool FirstIsEnded() {
-    grpc::Status status;
-    calls_.front()->stream->Finish(&status, nullptr);
+    Call& first = *calls_.front();
     void* tag;
-    bool ok = false;
-    const bool ended = queue_.AsyncNext(&tag, &ok, system_clock::now() + kSoon) ==
-                       grpc::CompletionQueue::GOT_EVENT;
-    if (!ended) {
-      calls_.front()->context.TryCancel();
+    bool ok = true, in_time = true;
+    while (ok) {
+      grpc::ByteBuffer answer;
+      first.stream->Read(&answer, nullptr);
+      if (queue_.AsyncNext(&tag, &ok, system_clock::now() + kSoon) ==
+          grpc::CompletionQueue::GOT_EVENT)
+        continue;
+      in_time = false;
+      first.context.TryCancel();
       queue_.Next(&tag, &ok);
     }
-    return ended;
+    grpc::Status status;
+    first.stream->Finish(&status, nullptr);
+    queue_.Next(&tag, &ok);
+    return in_time && !status.ok();
   }
 
  private:

@@ -632,7 +632,7 @@ class WrongCallsTest(Regression):
             (lambda: vpod.compile(g, [program("a", loss=loss, accumulation=0)]), ValueError, "accumulation"),
             (lambda: vpod.compile(g, [program("a")], memory_proportions=[1.5]), ValueError,
              "the memory proportion of IPU 0 is 1.5, must be above 0 and at most 1"),
-            (lambda: vpod.compile(g, [program("a")], memory_proportions=[0.5, 0.5]), ValueError, "at most the replica's 1"),
+            (lambda: vpod.compile(g, [program("a")], memory_proportions=[0.5, 0.5]), ValueError, "memory_proportions has 2 entries, but a replica has 1 IPU"),
             (lambda: program("a", accumulation=-1), ValueError, "accumulation is -1, must be 1 to 4294967295"),
             (lambda: program("a", device_iterations=2**32), ValueError, "device_iterations is 4294967296, must be 1 to"),
             (lambda: vpod.compile(g, [program("a", loss=loss, optimizer=vpod.Sgd(-0.1))]), ValueError,
