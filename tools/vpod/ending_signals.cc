@@ -72,16 +72,21 @@ void EndingSignals::AwaitSignal(const sigset_t& set) {
   sigwait(&set, &signal);
   // A signal that has ended a program of ours may have come before the destructor's.
   if (signal == SIGUSR1) signal = TakePending(set);
-  if (signal > 0) End(signal, set);
+  if (signal > 0) End(signal);
 }
 
 // The mutex stays locked, so that no other thread goes on where it would need it.
-void EndingSignals::End(int signal, const sigset_t& set) {
+void EndingSignals::End(int signal) {
   mutex_.Lock();
   if (clean_up_) clean_up_();
   Fail(absl::StrCat("'", command_, "' was interrupted; ", last_act_()));
   std::signal(signal, SIG_DFL);
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  // SIGUSR1, which the destructor may have sent meanwhile, stays blocked: it would end the process
+  // by the wrong signal.
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, signal);
+  pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
   raise(signal);
   std::_Exit(128 + signal);  // not reached: the default action of all of them ends the process
 }

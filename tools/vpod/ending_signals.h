@@ -37,7 +37,7 @@ class EndingSignals {
 
  private:
   void AwaitSignal(const sigset_t& set);
-  [[noreturn]] void End(int signal, const sigset_t& set);
+  [[noreturn]] void End(int signal);
 
   const std::string command_;
   base::Mutex mutex_;
