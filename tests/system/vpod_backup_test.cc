@@ -150,8 +150,12 @@ TEST(VpodBackupTest, UpRefusesToMakeAPodWhereARestoreWasKilled) {
 std::function<void()> ReplaceServer(TestPod& pod, const std::string& pattern,
                                     const std::string& instead) {
   const std::string server = pod.directory() + "/bin/vipu-server", real = server + ".real";
+  // vpod knows its daemons by the name of the file that they run, which is the shell's here.
+  const std::string shell = pod.directory() + "/shell/vipu-server";
+  fs::create_directories(pod.directory() + "/shell");
+  fs::copy_file(fs::canonical("/bin/sh"), shell, fs::copy_options::overwrite_existing);
   fs::rename(server, real);
-  std::ofstream(server) << "#!/bin/sh\ncase \"$*\" in " << pattern << ") " << instead
+  std::ofstream(server) << "#!" << shell << "\ncase \"$*\" in " << pattern << ") " << instead
                         << ";; esac\nexec " << real << " \"$@\"\n";
   fs::permissions(server, fs::perms::owner_all);
   return [=] { fs::rename(real, server); };
@@ -238,7 +242,8 @@ TEST(VpodBackupTest, AnInterruptedUpSaysWhatRemains) {
   put_back();
   const Outcome next = pod.Run(up);
   EXPECT_EQ(next.code, 0) << next.err;
-  ASSERT_TRUE(EndProcess(pod.ServerPid(), SIGTERM)) << "the daemon does not take it";
+  for (const int daemon : {pod.ServerPid(), pod.AgentPid()})
+    ASSERT_TRUE(EndProcess(daemon, SIGTERM)) << "the daemon does not take it";
   const auto put_back_too = ReplaceServer(pod, "*--user-api-listen*", kInterrupt);
   ExpectInterrupted(pod.Run(up), "vpod up",
                     "the POD in " + pod.home() + " runs in part; 'vpod up' starts the rest");
