@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "tests/support/pod.h"
+#include "tests/system/two_users.h"
 
 namespace vpod::testing {
 namespace {
@@ -128,16 +129,6 @@ TEST_F(PopTorchUsersTest, ShareAPartition) {
   EXPECT_EQ(pod_->AttachedIpus(), 0);
 }
 
-constexpr char kUsers[] = R"(clusters:
-  - {id: c1, agents: [ag0, ag1]}
-allocations:
-  - {id: a0, cluster: c1, agents: [ag0]}
-  - {id: a1, cluster: c1, agents: [ag1]}
-users:
-  - {id: alice, allocations: [a0]}
-  - {id: bob, allocations: [a1]}
-)";
-
 // Each user has a partition and an access key, and sees what is on that partition. The
 // administrator sees both.
 TEST_F(PopTorchUsersTest, HavePartitionsOfTheirOwnOnASecurePod) {
@@ -147,7 +138,7 @@ TEST_F(PopTorchUsersTest, HavePartitionsOfTheirOwnOnASecurePod) {
   const std::string file = pod_->directory() + "/pod.yaml";
   std::ofstream(file) << "machines: 2\nmemory_limit: 1024\nsecure: true\napi_port: " << pod_->port()
                       << "\n"
-                      << kUsers;
+                      << kTwoUsers;
   const Outcome up = pod_->Run({"vpod", "up", "-f", file});
   ASSERT_EQ(up.code, 0) << up.err;
   const auto as = [](const std::string& user, const std::string& script) -> Words {

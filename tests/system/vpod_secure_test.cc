@@ -11,6 +11,7 @@
 
 #include "device/base/file.h"
 #include "tests/support/pod.h"
+#include "tests/system/two_users.h"
 
 namespace vpod::testing {
 namespace {
@@ -19,15 +20,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kUsers[] = R"(clusters:
-  - {id: c1, agents: [ag0, ag1]}
-allocations:
-  - {id: a0, cluster: c1, agents: [ag0]}
-  - {id: a1, cluster: c1, agents: [ag1]}
-users:
-  - {id: alice, allocations: [a0]}
-  - {id: bob, allocations: [a1]}
-partitions:
+constexpr char kPartitions[] = R"(partitions:
   - {id: p4, size: 4, allocation: a0, reconfigurable: true}
 )";
 
@@ -44,7 +37,7 @@ class VpodSecureTest : public ::testing::Test {
   Outcome Apply(const std::string& first_lines) {
     const std::string file = pod_.directory() + "/pod.yaml";
     std::ofstream(file) << "machines: 2\nmemory_limit: 1024\napi_port: " << pod_.port() << "\n"
-                        << first_lines << kUsers;
+                        << first_lines << kTwoUsers << kPartitions;
     return pod_.Run({"vpod", "up", "-f", file});
   }
   Outcome As(const std::string& user, const std::string& script) {
