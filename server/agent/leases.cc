@@ -527,7 +527,7 @@ absl::Status Agent::BindProcess(absl::string_view lease_id, pid_t pid, base::Uni
     bound = lease;
   }
   watch_process(std::move(pidfd), std::string(lease_id));
-  // What ended the lease before its process was watched found nothing to unwatch.
+  // A lease may have ended before its process was watched, when there was nothing to unwatch yet.
   if (unwatch_process && !HasLease(lease_id)) unwatch_process(std::string(lease_id));
   SetBound(bound);
   return absl::OkStatus();

@@ -18,7 +18,7 @@ std::string ObjectOf(const std::string& id) { return absl::StrCat("agent ", id);
 }  // namespace
 
 absl::Status CheckAddress(const std::string& host, uint32_t port) {
-  // What no resolver takes would only be refused later, and by somebody else.
+  // Without this check, a name that no resolver accepts would be refused later, by a caller of it.
   if (const std::string trouble = base::HostTrouble(host); !trouble.empty())
     return absl::InvalidArgumentError(absl::StrCat("Host ", trouble, "."));
   if (port >= 1 && port <= 65535) return absl::OkStatus();

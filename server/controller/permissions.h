@@ -45,7 +45,7 @@ struct Caller {
   std::string user_id;
   bool admin = false;
   std::optional<std::set<std::string>> allocation_ids;  // those the user may use; unset: all
-  // Hash of the access key, as it is stored: whoever shows another key is another caller.
+  // The hash of the access key, as it is stored. Two callers with different keys are not equal.
   std::string key_hash = "";
 
   bool operator==(const Caller&) const = default;

@@ -43,10 +43,10 @@ constexpr uint64_t kCallBytes = 512;
 // message that comes as slowly is not seen.
 constexpr double kForgivenBytes = 64;
 
-// Of a call of which gRPC tells nobody yet: a call that waits for its message, above all.
+// The memory of a call that has no handler yet, most often because its message has not come.
 constexpr uint64_t kStreamBytes = 12 << 10;
 
-// With which a connection begins: the handshake of TLS with a certificate, and settings.
+// The bytes with which a connection begins: the handshake of TLS with a certificate, and settings.
 constexpr uint64_t kGreetingBytes = 8 << 10;
 
 // By which a client takes a message of ours: frames that open the window again, one for each 8 KiB
@@ -155,9 +155,10 @@ struct BoundedListener::Impl {
   // Ends a connection in the middle of a message. After a mere end, its client would wait for room
   // to send until this host forgets the connection, which takes a minute.
   static void Reset(Connection& connection);
-  // Forgets those that have ended, which gRPC may not have noticed yet.
+  // Forgets connections that have ended, even if gRPC has not closed them yet.
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // Forgets those that gRPC has closed; a busy one is forgotten once its calls have ended.
+  // Forgets idle connections that gRPC has closed. A busy connection is forgotten after its calls
+  // have ended.
   void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Whether gRPC still has the connection; and the descriptor, which then is ours too.
   static base::UniqueFd Descriptor(const Connection& connection);

@@ -44,7 +44,8 @@ class BoundedListener {
   // How many it accepts at once, given the descriptors that the process may have now.
   static size_t MostConnections(
       size_t descriptors_per_connection = ConnectionLimits().descriptors_per_connection);
-  // The connections that it watches: those that are open, and some that ended a moment ago.
+  // Returns how many connections the listener watches: the open ones, and some that ended a moment
+  // ago.
   size_t NumConnections() const;
   // Call once the server runs.
   void Start();

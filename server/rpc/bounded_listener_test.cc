@@ -193,7 +193,7 @@ std::string Frame(char kind, char flags, char stream, const std::string& content
          content;
 }
 
-// What begins a connection of HTTP/2.
+// The bytes with which an HTTP/2 connection begins.
 std::string Preface() {
   constexpr char kSettings = 4;
   return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, 0, 0, "");

@@ -29,7 +29,7 @@ namespace vpod::rpc {
 inline constexpr size_t kDataMessageBytes = (1 << 20) + (64 << 10);
 inline constexpr size_t kMessageBytes = 64 << 10;
 
-// What a call takes besides its messages, more or less: in gRPC, and in its handler.
+// The approximate memory of a call besides its messages, in gRPC and in its handler.
 inline constexpr uint64_t kCallMemory = 16 << 10;
 
 // The calls of all clients that wait; outlives them.

@@ -40,7 +40,7 @@ absl::Status SetUpLog(const std::string& level, const std::string& file);
 // Whether `address` (host:port) is one of loopback. A name other than localhost may lead anywhere.
 bool IsOnLoopback(absl::string_view address);
 
-// What lets an end-point listen beyond loopback.
+// The options that let an end-point listen beyond loopback.
 inline constexpr char kTlsOrInsecureListen[] = "TLS, or --insecure-listen";
 inline constexpr char kInsecureListen[] = "--insecure-listen, because TLS does not reach it";
 

@@ -329,8 +329,8 @@ class HalfCalls {
     }
     EXPECT_EQ(ForAll([](Call& call) { call.stream->StartCall(nullptr); }), calls_.size());
   }
-  // Sends the message of each, and reads nothing of the answers but the headers. Returns how many
-  // of them were answered: the agent may end those that have not read for longest.
+  // Sends the message of each call, and reads only the headers of the answers. Returns how many
+  // calls were answered: the agent may end the calls that have not read for longest.
   size_t Ask(const std::string& message) {
     const grpc::ByteBuffer bytes = Buffer(message);
     ForAll([&](Call& call) { call.stream->WriteLast(bytes, {}, nullptr); });
@@ -387,7 +387,7 @@ std::string TelemetryOf(const std::string& partition) {
   return request.SerializeAsString();
 }
 
-// Of such a call gRPC by itself tells the agent only when the message is there.
+// gRPC by itself tells the agent of a unary call only after the message has come.
 TEST_F(ExhaustionTest, CallsWithoutTheirMessageAreBounded) {
   for (const std::string method :
        {"ipuof.v1.Ipuof/Pulse", "ipuof.v1.Ipuof/Run", "ipuof.v1.Ipuof/ReadStream",

@@ -35,7 +35,7 @@ def slot(owner: type, method: str) -> Optional[int]:
 
 
 def set_slot(owner: type, method: str, address: Optional[int]) -> None:
-    """Sets what `slot` returns, of a class and of those that inherit the method from it."""
+    """Sets the address that `slot` returns for a class and those that inherit it."""
     number, field = METHODS[method]
     methods = _Class.from_address(id(owner)).as_sequence.contents
     if getattr(methods, field) == _slot(owner, number):  # Else CPython has another layout.
