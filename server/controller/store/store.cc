@@ -210,7 +210,8 @@ absl::Status Store::Prepare() {
   VPOD_RETURN_IF_ERROR(compile("INSERT OR REPLACE INTO counters VALUES (?, ?)", set_counter_));
   VPOD_RETURN_IF_ERROR(
       compile("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?)", add_event_));
-  VPOD_RETURN_IF_ERROR(compile("DELETE FROM events WHERE number <= ?", drop_events_));
+  VPOD_RETURN_IF_ERROR(compile("DELETE FROM events WHERE number = ?", drop_event_));
+  VPOD_RETURN_IF_ERROR(LoadKeptEvents());
   if (format == "1") {
     VPOD_ASSIGN_OR_RETURN(const StoredObjects clusters, LoadLocked("cluster"));
     VPOD_ASSIGN_OR_RETURN(const StoredObjects partitions, LoadLocked("partition"));
@@ -239,6 +240,7 @@ absl::Status Store::Prepare() {
   VPOD_RETURN_IF_ERROR(Execute(
       absl::StrCat("INSERT OR REPLACE INTO meta VALUES ('format', '", kStoreFormat, "'); COMMIT;")
           .c_str()));
+  kept_events_.Committed();
   VPOD_RETURN_IF_ERROR(NoteCommit(/*sync=*/true));
   sqlite3_db_config(database_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   // Committed data is written and hardly ever read again. Left alone, SQLite keeps 2 MiB of pages,
@@ -283,7 +285,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
 }
 
 Store::~Store() {
-  for (Statement* statement : {&put_, &remove_, &set_counter_, &add_event_, &drop_events_})
+  for (Statement* statement : {&put_, &remove_, &set_counter_, &add_event_, &drop_event_})
     statement->reset();
   // `running` goes before the log is brought into the database and deleted. After a failure, the
   // next start judges the rest.
@@ -315,10 +317,23 @@ absl::Status Store::Write(const std::vector<Change>& changes, const Ledger& ledg
     BindText(add_event_.get(), 5, event.user);
     BindText(add_event_.get(), 6, event.text);
     VPOD_RETURN_IF_ERROR(Step(add_event_, "write an event"));
+    kept_events_.Add(event.number, event.user);
   }
-  if (ledger.events.empty() || ledger.events.back().number <= kEventsKept) return absl::OkStatus();
-  BindNumber(drop_events_.get(), 1, ledger.events.back().number - kEventsKept);
-  return Step(drop_events_, "drop old events");
+  while (const std::optional<uint64_t> number = kept_events_.TakeExcess()) {
+    BindNumber(drop_event_.get(), 1, *number);
+    VPOD_RETURN_IF_ERROR(Step(drop_event_, "drop an old event"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::LoadKeptEvents() {
+  VPOD_ASSIGN_OR_RETURN(const Statement statement, Compile("SELECT number, user FROM events"));
+  int code;
+  while ((code = sqlite3_step(statement.get())) == SQLITE_ROW) {
+    kept_events_.Load(static_cast<uint64_t>(sqlite3_column_int64(statement.get(), 0)),
+                      Column(statement.get(), 1));
+  }
+  return code == SQLITE_DONE ? absl::OkStatus() : Error("read events");
 }
 
 absl::Status Store::Commit(const std::vector<Change>& changes, const Ledger& ledger) {
@@ -329,8 +344,10 @@ absl::Status Store::Commit(const std::vector<Change>& changes, const Ledger& led
   // Fails when the database has already rolled back by itself.
   if (!status.ok()) {
     sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
+    kept_events_.RolledBack();
     return status;
   }
+  kept_events_.Committed();
   // It is committed. Not to know how far the log has come only makes the next start less strict.
   if (const absl::Status noted = NoteCommit(/*sync=*/!changes.empty()); !noted.ok())
     spdlog::warn("storage {}: {}", path_, std::string(noted.message()));

@@ -24,6 +24,7 @@
 #include "absl/strings/string_view.h"
 #include "device/base/mutex.h"
 #include "device/base/unique_fd.h"
+#include "server/controller/store/kept_events.h"
 #include "server/controller/store/running.h"
 #include "server/controller/store/wal.h"
 
@@ -55,7 +56,7 @@ struct Ledger {
 // Thread-safe.
 class Store {
  public:
-  static constexpr uint64_t kEventsKept = 100000;  // older ones are dropped
+  static constexpr size_t kEventsKept = 100000;  // beyond, KeptEvents says which goes
 
   enum class OpenMode { kOpenOrCreate, kCreateOnly };
   // AlreadyExists with kCreateOnly on an existing file. FailedPrecondition when another vipu-server
@@ -72,7 +73,8 @@ class Store {
   absl::StatusOr<std::map<std::string, std::string>> Load(absl::string_view kind);
   // 0 when it was never set.
   absl::StatusOr<uint64_t> Counter(absl::string_view name);
-  // The newest `limit` events with numbers above `after`, oldest first; `object` empty: of all.
+  // The next `limit` events with numbers above `after`, or the newest if it is 0, oldest first;
+  // `object` empty: of all. Numbers rise, but have gaps.
   absl::StatusOr<std::vector<StoredEvent>> Events(uint64_t after, uint32_t limit,
                                                   absl::string_view object);
   absl::StatusOr<uint64_t> LastEvent();
@@ -104,6 +106,8 @@ class Store {
   // A log that is not intact and not needed makes room for a new one.
   absl::Status DropTornLog();
   absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status LoadKeptEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // In a transaction; whether it is committed or rolled back, `kept_events_` is to be told.
   absl::Status Write(const std::vector<Change>& changes, const Ledger& ledger)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::map<std::string, std::string>> LoadLocked(absl::string_view kind)
@@ -132,7 +136,8 @@ class Store {
   const std::string path_;
   Statement put_ ABSL_GUARDED_BY(mutex_), remove_ ABSL_GUARDED_BY(mutex_),
       set_counter_ ABSL_GUARDED_BY(mutex_), add_event_ ABSL_GUARDED_BY(mutex_),
-      drop_events_ ABSL_GUARDED_BY(mutex_);
+      drop_event_ ABSL_GUARDED_BY(mutex_);
+  KeptEvents kept_events_ ABSL_GUARDED_BY(mutex_){kEventsKept};
 };
 
 }  // namespace vpod::controller

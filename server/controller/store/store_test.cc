@@ -342,9 +342,69 @@ TEST_F(StoreTest, EventsAndCountersAreKept) {
   EXPECT_TRUE(store->Events(2, 10, "")->empty());
   EXPECT_TRUE(store->Commit({}, {{}, {{3, 300, "INFO", "x", "", "y"}}}).ok());
   EXPECT_EQ((*store->Events(1, 1, ""))[0].number, 2u);  // the next
-  // Old ones make place.
-  EXPECT_TRUE(store->Commit({}, {{}, {{Store::kEventsKept + 1, 300, "INFO", "x", "", "y"}}}).ok());
-  EXPECT_EQ((*store->Events(0, 10, ""))[0].number, 2u);
+}
+
+// Events of a user with these numbers.
+Ledger EventsOf(const std::string& user, uint64_t first, uint64_t count) {
+  Ledger ledger;
+  for (uint64_t number = first; number < first + count; ++number)
+    ledger.events.push_back({number, 0, "INFO", "of " + user, user, absl::StrCat(number)});
+  return ledger;
+}
+
+std::vector<uint64_t> Numbers(const absl::StatusOr<std::vector<StoredEvent>>& events) {
+  std::vector<uint64_t> numbers;
+  for (const StoredEvent& event : events.value()) numbers.push_back(event.number);
+  return numbers;
+}
+
+TEST_F(StoreTest, ABusyUserPushesOutNoEventsOfOthers) {
+  constexpr uint32_t kAll = 2 * Store::kEventsKept;
+  auto store = Open();
+  ASSERT_TRUE(store->Commit({}, EventsOf("quiet", 1, 2)).ok());
+  ASSERT_TRUE(store->Commit({}, EventsOf("", 3, 1)).ok());
+  ASSERT_TRUE(store->Commit({}, EventsOf("busy", 4, Store::kEventsKept)).ok());
+  uint64_t last = Store::kEventsKept + 3;
+  const auto expect_fair = [&](uint64_t oldest_of_busy) {
+    EXPECT_EQ(Numbers(store->Events(0, 10, "of quiet")), (std::vector<uint64_t>{1, 2}));
+    EXPECT_EQ(store->Events(0, kAll, "")->size(), Store::kEventsKept);
+    EXPECT_EQ(*store->LastEvent(), last);
+    // A page goes on behind the gap.
+    EXPECT_EQ(Numbers(store->Events(2, 3, "")),
+              (std::vector<uint64_t>{3, oldest_of_busy, oldest_of_busy + 1}));
+    EXPECT_EQ(Numbers(store->Events(4, 1, "")), std::vector<uint64_t>{oldest_of_busy});
+    EXPECT_EQ(Numbers(store->Events(0, 1, "")), std::vector<uint64_t>{last});
+  };
+  expect_fair(7);
+  ASSERT_TRUE(store->Commit({}, EventsOf("busy", last + 1, 5)).ok());
+  last += 5;
+  expect_fair(12);
+  store.reset();
+  store = Open();
+  expect_fair(12);
+  ASSERT_TRUE(store->Commit({}, EventsOf("busy", last + 1, 1)).ok());
+  ++last;
+  expect_fair(13);
+}
+
+TEST_F(StoreTest, ACommitThatFailsDropsNoEvents) {
+  auto store = Open();
+  ASSERT_TRUE(store->Commit({}, EventsOf("busy", 1, Store::kEventsKept)).ok());
+  store.reset();
+  Sql("CREATE TRIGGER stays BEFORE DELETE ON events WHEN OLD.number = 3"
+      " BEGIN SELECT RAISE(ABORT, 'refused'); END;");
+  store = Open();
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_FALSE(store->Commit({}, EventsOf("busy", Store::kEventsKept + 1, 4)).ok());
+    EXPECT_EQ(*store->LastEvent(), Store::kEventsKept);
+    EXPECT_EQ(Numbers(store->Events(0, Store::kEventsKept, "")).front(), 1u);
+  }
+  for (uint64_t more = 1; more <= 2; ++more) {
+    EXPECT_TRUE(store->Commit({}, EventsOf("other", Store::kEventsKept + more, 1)).ok());
+    EXPECT_EQ(Numbers(store->Events(0, Store::kEventsKept, "")).front(), more + 1);
+  }
+  store.reset();
+  Sql("DROP TRIGGER stays;");
 }
 
 // On a file system of its own, where that is permitted.
