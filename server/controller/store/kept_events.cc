@@ -2,20 +2,27 @@
 
 #include <tuple>
 
+#include "absl/strings/str_cat.h"
+
 namespace vpod::controller {
 
 bool KeptEvents::Rank::operator<(const Rank& other) const {
-  return std::tie(other.events, oldest, user) < std::tie(events, other.oldest, other.user);
+  return std::tie(other.events, oldest, owner) < std::tie(events, other.oldest, other.owner);
 }
 
-KeptEvents::Rank KeptEvents::RankOf(const Users::value_type& user) {
-  return {user.second.size(), *user.second.begin(), user.first};
+KeptEvents::Rank KeptEvents::RankOf(const Owners::value_type& owner) {
+  return {owner.second.size(), *owner.second.begin(), owner.first};
 }
 
-bool KeptEvents::Insert(uint64_t number, absl::string_view user) {
-  auto it = users_.find(user);
-  if (it == users_.end()) {
-    it = users_.try_emplace(std::string(user)).first;
+std::string KeptEvents::OwnerOf(absl::string_view user, absl::string_view object) {
+  return user.empty() ? absl::StrCat("kind ", object.substr(0, object.find(' ')))
+                      : absl::StrCat("user ", user);
+}
+
+bool KeptEvents::Insert(uint64_t number, absl::string_view owner) {
+  auto it = owners_.find(owner);
+  if (it == owners_.end()) {
+    it = owners_.try_emplace(std::string(owner)).first;
   } else {
     ranks_.erase(RankOf(*it));
   }
@@ -25,26 +32,26 @@ bool KeptEvents::Insert(uint64_t number, absl::string_view user) {
   return is_new;
 }
 
-void KeptEvents::Erase(uint64_t number, absl::string_view user) {
-  const auto it = users_.find(user);
+void KeptEvents::Erase(uint64_t number, absl::string_view owner) {
+  const auto it = owners_.find(owner);
   ranks_.erase(RankOf(*it));
   size_ -= it->second.erase(number);
   if (it->second.empty()) {
-    users_.erase(it);
+    owners_.erase(it);
   } else {
     ranks_.insert(RankOf(*it));
   }
 }
 
-void KeptEvents::Add(uint64_t number, absl::string_view user) {
-  if (Insert(number, user)) steps_.push_back({number, std::string(user), /*is_added=*/true});
+void KeptEvents::Add(uint64_t number, absl::string_view owner) {
+  if (Insert(number, owner)) steps_.push_back({number, std::string(owner), /*is_added=*/true});
 }
 
 std::optional<uint64_t> KeptEvents::TakeExcess() {
   if (size_ <= most_) return std::nullopt;
   const Rank next = *ranks_.begin();
-  steps_.push_back({next.oldest, std::string(next.user), /*is_added=*/false});
-  Erase(next.oldest, steps_.back().user);  // the name of the rank goes with the last event
+  steps_.push_back({next.oldest, std::string(next.owner), /*is_added=*/false});
+  Erase(next.oldest, steps_.back().owner);  // the name of the rank goes with the last event
   return next.oldest;
 }
 
@@ -54,9 +61,9 @@ void KeptEvents::Committed() { steps_ = std::vector<Step>(); }
 void KeptEvents::RolledBack() {
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (step->is_added) {
-      Erase(step->number, step->user);
+      Erase(step->number, step->owner);
     } else {
-      Insert(step->number, step->user);
+      Insert(step->number, step->owner);
     }
   }
   Committed();

@@ -19,6 +19,19 @@ Taken TakeAll(KeptEvents& kept) {
   return taken;
 }
 
+TEST(KeptEvents, EventsWithoutAUserCountByTheKindOfTheirObject) {
+  KeptEvents kept(3);
+  kept.Load(1, KeptEvents::OwnerOf("", "agent ag0"));
+  for (uint64_t number = 2; number <= 5; ++number)
+    kept.Add(number, KeptEvents::OwnerOf("", "partition p" + std::to_string(number)));
+  EXPECT_EQ(TakeAll(kept), (Taken{2, 3}));
+  // Nobody can count as the agents by their name.
+  for (const char* user : {"agent", "kind agent", "user u"})
+    EXPECT_NE(KeptEvents::OwnerOf(user, "agent ag0"), KeptEvents::OwnerOf("", "agent ag0"));
+  EXPECT_EQ(KeptEvents::OwnerOf("", "controller"), KeptEvents::OwnerOf("", "controller x"));
+  EXPECT_EQ(KeptEvents::OwnerOf("u", "agent a"), KeptEvents::OwnerOf("u", "partition p"));
+}
+
 TEST(KeptEvents, TheUserWithTheMostLosesTheOldest) {
   KeptEvents kept(5);
   kept.Add(1, "quiet");

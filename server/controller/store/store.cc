@@ -317,7 +317,7 @@ absl::Status Store::Write(const std::vector<Change>& changes, const Ledger& ledg
     BindText(add_event_.get(), 5, event.user);
     BindText(add_event_.get(), 6, event.text);
     VPOD_RETURN_IF_ERROR(Step(add_event_, "write an event"));
-    kept_events_.Add(event.number, event.user);
+    kept_events_.Add(event.number, KeptEvents::OwnerOf(event.user, event.object));
   }
   while (const std::optional<uint64_t> number = kept_events_.TakeExcess()) {
     BindNumber(drop_event_.get(), 1, *number);
@@ -327,11 +327,12 @@ absl::Status Store::Write(const std::vector<Change>& changes, const Ledger& ledg
 }
 
 absl::Status Store::LoadKeptEvents() {
-  VPOD_ASSIGN_OR_RETURN(const Statement statement, Compile("SELECT number, user FROM events"));
+  VPOD_ASSIGN_OR_RETURN(const Statement statement,
+                        Compile("SELECT number, user, object FROM events"));
   int code;
   while ((code = sqlite3_step(statement.get())) == SQLITE_ROW) {
     kept_events_.Load(static_cast<uint64_t>(sqlite3_column_int64(statement.get(), 0)),
-                      Column(statement.get(), 1));
+                      KeptEvents::OwnerOf(Column(statement.get(), 1), Column(statement.get(), 2)));
   }
   return code == SQLITE_DONE ? absl::OkStatus() : Error("read events");
 }
