@@ -92,6 +92,7 @@ void GrpcAgentGateway::Configure(
     std::function<void(absl::StatusOr<vipuagent::ConfigureReply>)> done) {
   auto call = std::make_shared<Impl::Call>();
   call->portions = SplitInPortions(request);
+  call->context.set_initial_metadata_corked(true);  // sent with the first message
   call->context.set_deadline(std::chrono::system_clock::now() +
                              std::chrono::seconds(5 * call->portions.size()));
   std::shared_ptr<vipuagent::VipuAgent::Stub> stub;

@@ -58,9 +58,14 @@ TEST(SplitInPortionsTest, SaysTheSameInMessagesOfTheSize) {
   }
   joined.clear_more_follow();
   EXPECT_EQ(joined.SerializeAsString(), whole.SerializeAsString());
-  const auto empty = SplitInPortions(vipuagent::ConfigureRequest());
-  ASSERT_EQ(empty.size(), 1u);
-  EXPECT_FALSE(empty[0].more_follow());
+}
+
+TEST(SplitInPortionsTest, ASmallConfigurationIsASingleMessage) {
+  for (const auto& whole : {vipuagent::ConfigureRequest(), Configuration(1, 100)}) {
+    const auto portions = SplitInPortions(whole);
+    ASSERT_EQ(portions.size(), 1u);
+    EXPECT_EQ(portions[0].SerializeAsString(), whole.SerializeAsString());
+  }
 }
 
 class AgentGatewayTest : public testing::Test {

@@ -408,8 +408,10 @@ class ManagementService : public MeasuredService {
   grpc::Status Configure(grpc::ServerContext* context, grpc::ServerReader<Bytes>* reader,
                          vipuagent::ConfigureReply* reply) {
     IncomingConfiguration incoming(agent_.boot_id());
-    for (Bytes portion; silent_.Read(*context, *reader, &portion); portion.Clear()) {
+    Bytes portion;
+    while (!incoming.IsWhole() && silent_.Read(*context, *reader, &portion)) {
       if (const absl::Status added = incoming.Add(portion); !added.ok()) return ToGrpc(added);
+      portion.Clear();
     }
     const auto whole = incoming.Take();
     if (!whole.ok()) return ToGrpc(whole.status());

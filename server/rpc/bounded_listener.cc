@@ -62,6 +62,7 @@ constexpr std::chrono::seconds kWarningPeriod{1};
 
 // gRPC escapes the brackets of IPv6 addresses, and the mark of a scope.
 std::string Unescaped(const std::string& peer) {
+  if (peer.find('%') == std::string::npos) return peer;
   return absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
 }
 

@@ -40,13 +40,18 @@ absl::Status IncomingConfiguration::Add(const grpc::ByteBuffer& portion) {
   }
   memory_ += *size;
   parsed.DiscardUnknownFields();
-  whole_.MergeFrom(parsed);
-  whole_.set_more_follow(parsed.more_follow());
+  const bool more_follow = parsed.more_follow();
+  if (is_first) {
+    whole_ = std::move(parsed);
+  } else {
+    whole_.MergeFrom(parsed);
+  }
+  whole_.set_more_follow(more_follow);
   return absl::OkStatus();
 }
 
 absl::StatusOr<vipuagent::ConfigureRequest> IncomingConfiguration::Take() {
-  if (!any_ || whole_.more_follow()) return absl::AbortedError("the configuration breaks off");
+  if (!IsWhole()) return absl::AbortedError("the configuration breaks off");
   return std::move(whole_);
 }
 

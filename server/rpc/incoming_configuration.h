@@ -28,6 +28,7 @@ class IncomingConfiguration {
   // The next portion; an error ends the call. FailedPrecondition: the sender does not mean this
   // process. ResourceExhausted: it exceeds a limit.
   absl::Status Add(const grpc::ByteBuffer& portion);
+  bool IsWhole() const { return any_ && !whole_.more_follow(); }
   // When all portions are there; Aborted if the last is missing.
   absl::StatusOr<vipuagent::ConfigureRequest> Take();
 

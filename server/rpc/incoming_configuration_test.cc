@@ -47,7 +47,9 @@ TEST(IncomingConfigurationTest, PortionsMakeOneConfiguration) {
   IncomingConfiguration incoming(kBootId);
   EXPECT_EQ(incoming.Add(Bytes(First(true))), absl::OkStatus());
   EXPECT_EQ(incoming.Add(Bytes(More("a", true))), absl::OkStatus());
+  EXPECT_FALSE(incoming.IsWhole());
   EXPECT_EQ(incoming.Add(Bytes(More("b", false))), absl::OkStatus());
+  EXPECT_TRUE(incoming.IsWhole());
   const auto whole = incoming.Take();
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_EQ(whole->sequence(), 7u);

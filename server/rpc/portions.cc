@@ -1,9 +1,12 @@
 #include "server/rpc/portions.h"
 
+#include <algorithm>
+
 namespace vpod::rpc {
 
 std::vector<vipuagent::ConfigureRequest> SplitInPortions(const vipuagent::ConfigureRequest& whole,
                                                          size_t portion_bytes) {
+  if (whole.ByteSizeLong() <= std::min(kSingleBytes, portion_bytes)) return {whole};
   std::vector<vipuagent::ConfigureRequest> portions(1);
   portions[0].set_complete(whole.complete());
   portions[0].set_sequence(whole.sequence());
@@ -13,8 +16,6 @@ std::vector<vipuagent::ConfigureRequest> SplitInPortions(const vipuagent::Config
   portions[0].set_controller_epoch(whole.controller_epoch());
   portions[0].set_controller_store(whole.controller_store());
   portions[0].set_controller_proof(whole.controller_proof());
-  if (whole.partitions().empty() && whole.removed().empty() && whole.kept().empty())
-    return portions;
   portions[0].set_more_follow(true);
   vipuagent::ConfigureRequest& second = portions.emplace_back();
   *second.mutable_removed() = whole.removed();

@@ -11,9 +11,14 @@ namespace vpod::rpc {
 // Far below what agents take, since one partition may be larger.
 inline constexpr size_t kPortionBytes = 4 << 20;
 
+// What fits into one message: an agent takes a first message of 256 KiB of memory at most, of which
+// partitions need several times the bytes that they are sent as.
+inline constexpr size_t kSingleBytes = 8 << 10;
+
 // The messages of VipuAgent.Configure that say what `whole` says: each but the last is followed by
-// more. The first has what is not repeated, so that it is small: the agent learns from it whether
-// the sender may go on. The others have partitions of at most `portion_bytes` or a single one.
+// more. A small configuration, as of one new partition, is a single message. Otherwise the first
+// has what is not repeated, so that it is small: the agent learns from it whether the sender may go
+// on. The others have partitions of at most `portion_bytes` or a single one.
 std::vector<vipuagent::ConfigureRequest> SplitInPortions(const vipuagent::ConfigureRequest& whole,
                                                          size_t portion_bytes = kPortionBytes);
 
