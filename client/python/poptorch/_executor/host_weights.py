@@ -31,7 +31,10 @@ class HostWeights:
         return _weights.weights_of(tensor for _, tensor in self._tensors())
 
     def _versions(self) -> Tuple:
-        return tuple((id(state), state.version) for state in self._states())
+        """What differs as soon as the host or a device has written a wrapped tensor."""
+        tensors = [tensor for _, tensor in self._tensors()]
+        states = _weights.weights_of(tensors)
+        return (*((id(state), state.version) for state in states), *_weights.edits(tensors))
 
     def _upload(self) -> None:
         """Writes the weights to the device, unless it has them."""
@@ -60,9 +63,12 @@ class HostWeights:
             if name in self._written or (self._training and isinstance(tensor, nn.Parameter))
         ]
         native.debug("Writing weights from IPU to host.")
+        were_equal = self._on_device == self._versions()
         memory = _weights.HostMemory(chosen)
         core_call(self._core.read_state, memory.entries)
         memory.written()
+        if were_equal:
+            self._on_device = self._versions()
 
     def copyWeightsToHost(self) -> None:
         """Brings parameters and buffers from the device to the host.

@@ -29,16 +29,19 @@ _METADATA = frozenset(
     for name in (
         "size dim numel nelement stride is_contiguous is_floating_point is_complex element_size"
         " storage_offset __hash__ __len__ data_ptr register_hook retain_grad requires_grad_"
-        " type_as get_device ndimension is_signed is_shared"
+        " get_device ndimension is_signed is_shared"
     ).split()
 )
+# What `.data` gives shares the elements, and PyTorch does not count what is written through it.
+_UNCOUNTED = frozenset((torch.Tensor.data.__get__, torch.Tensor.data.__set__))
 
 
 class Weights:
     """The state of one wrapped model.
 
     Attributes:
-        version: rises whenever a device trains or the host changes values.
+        version: rises whenever a device trains, or the host may have changed values in a way that
+            `edits` does not count.
     """
 
     def __init__(self) -> None:
@@ -82,6 +85,17 @@ class Weights:
         self._owner = None
         self.version += 1
 
+    def device_is_lost(self, owner) -> bool:
+        """A device has lost its values. Returns whether they were the newest ones.
+
+        Args:
+            owner: as of `device_is_newer`.
+        """
+        had_newest = self.newest_on() is owner
+        if had_newest:
+            self.host_is_newer()
+        return had_newest
+
 
 class _Wrapped:
     """What a wrapped parameter or buffer does beside being one."""
@@ -99,7 +113,7 @@ class _Wrapped:
                     states[id(state)] = state
                     state.to_host()
             result = func(*args, **kwargs)
-        if states and _writes(func):
+        if func in _UNCOUNTED:
             for state in states.values():
                 state.host_is_newer()
         return result
@@ -150,11 +164,6 @@ def _tensors(args, kwargs) -> Iterable[torch.Tensor]:
             pending.extend(each)
 
 
-def _writes(func) -> bool:
-    name = getattr(func, "__name__", "")
-    return (name.endswith("_") and not name.endswith("__")) or name == "__set__"
-
-
 def weights_of(tensors: Iterable[torch.Tensor]) -> List[Weights]:
     """The states of wrapped tensors among these, each once."""
     found: Dict[int, Weights] = {}
@@ -163,6 +172,16 @@ def weights_of(tensors: Iterable[torch.Tensor]) -> List[Weights]:
         if state is not None:
             found[id(state)] = state
     return list(found.values())
+
+
+def edits(tensors: Iterable[torch.Tensor]) -> Tuple[int, ...]:
+    """Numbers that rise with each write to wrapped tensors: in place, by index, through views."""
+    with torch._C.DisableTorchFunction():
+        return tuple(
+            tensor._version
+            for tensor in tensors
+            if _LINK in tensor.__dict__ and not tensor.is_inference()
+        )
 
 
 def named_state(module: nn.Module) -> List[Tuple[str, torch.Tensor]]:
