@@ -355,6 +355,10 @@ GROUPING_SIZE = (
 HELD_BY_THIS_PROCESS = (
     "%s. That is this process: call detachFromDevice() or destroy() of its model that has the IPUs"
 )
+WEIGHTS_LOST = (
+    "The IPUs have failed, and the weights that they have trained since the host last read them are"
+    " lost: the model goes on from the host's"
+)
 STREAMS_TOO_LARGE = (
     "The inputs and results of a call take more than the %d bytes that a replica has for them: %s"
     " has %d bytes in each of %s. %s"

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 
 from .. import _errors, enums
-from .._logging import native
+from .._logging import logger, native
 from . import weights as _weights
 from .core import call as core_call, load
 from .device_names import STATE, on_device, state_on_device, state_variables
@@ -29,17 +29,25 @@ class AttachedDevice:
     _rng_state: Optional[List[int]]
 
     def _load(self) -> None:
+        """Attaches to IPUs, and gives them what is kept of those before. All of it, or nothing."""
         device_id = getattr(self._options, "ipu_id", None)
         waits = is_set("POPTORCH_WAIT_FOR_IPU")
-        load(self._core, uses_ipu_model(self._options), device_id, waits)
         self._on_device = None
+        try:
+            load(self._core, uses_ipu_model(self._options), device_id, waits)
+            self._go_on()
+        except BaseException:
+            self._core.detach()
+            raise
+        self._other_state, self._rng_state = {}, None
+
+    def _go_on(self) -> None:
         if hasattr(self._options, "random_seed") and self._rng_state is None:
             native.debug("Setting random seed to: %d", self._options.random_seed)
         if self._other_state:
             self._write_other_state()
         if self._rng_state is not None:
             set_random_state(self._core, self._rng_state)
-            self._rng_state = None
         if self._training:
             self._device_optimizer.take()
 
@@ -75,11 +83,22 @@ class AttachedDevice:
 
     def _leave_device(self) -> None:
         """Reads weights and the optimiser's state, and gives the IPUs to others."""
-        self.copyWeightsToHostIfNeeded()
-        if self._training:
-            self._device_optimizer.leave()
+        try:
+            self.copyWeightsToHostIfNeeded()
+            if self._training:
+                self._device_optimizer.leave()
+        except _errors.RecoverableError:
+            self._lose_device()
+            raise
         self._core.detach()
         native.debug("Detached from device")
+
+    def _lose_device(self) -> None:
+        """Leaves IPUs that have failed. What they had is lost: the host's values are the newest."""
+        self._core.detach()
+        lost = [state.device_is_lost(self) for state in self._states()]
+        if any(lost):
+            logger.warning(_errors.WEIGHTS_LOST)
 
     def _check_compiled(self) -> None:
         if not self.isCompiled():
@@ -110,7 +129,6 @@ class AttachedDevice:
         _log_optimizer(_TO_DEVICE, self._other_state)
         memory = _weights.HostMemory(self._other_state.items())
         core_call(self._core.write_state, memory.entries)
-        self._other_state = {}
 
     def _optimizer_state(self) -> Dict[str, torch.Tensor]:
         """The state of an optimiser of torch.optim by name; others have theirs themselves."""
@@ -129,6 +147,7 @@ class AttachedDevice:
         }
         if self._core.is_loaded and self._other_state:
             self._write_other_state()
+            self._other_state = {}
 
     # --- Random numbers.
 

@@ -288,9 +288,22 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
             )
 
     def destroy(self) -> None:
-        """Reads the weights back, frees the IPUs and forgets the compiled model."""
-        if self.isAttachedToDevice():
-            self._leave_device()
+        """Reads the weights back, frees the IPUs and forgets the compiled model.
+
+        Raises:
+            poptorch.RecoverableError: the IPUs have failed, so that their weights are lost. All
+                else is done.
+        """
+        try:
+            if self.isAttachedToDevice():
+                self._leave_device()
+        except _errors.RecoverableError:
+            self._forget()
+            raise
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forgets the compiled model, and gives the user's model its class back."""
         self._core = self._captured = self._names = self._anchors = self._counters = None
         self._other_state, self._rng_state = {}, None
         self._has_run = False
@@ -315,7 +328,7 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
             self.detachFromDevice()
             raise
         except _errors.RecoverableError:
-            self._core.detach()  # what it had is lost
+            self._lose_device()
             raise
         except _errors.Error:
             self._has_trained()

@@ -1,0 +1,96 @@
+"""IPUs that fail while a model has them: what the model goes on from, and that it can be left."""
+
+import copy
+import os
+import unittest
+
+import torch
+from torch import nn
+
+os.environ["POPTORCH_IPU_MODEL"] = "1"
+
+import poptorch  # pylint: disable=wrong-import-position
+
+_LOST = "The IPUs have failed, and the weights"
+
+
+class Model(nn.Module):
+    """A layer and its loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.fc = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return poptorch.identity_loss((self.fc(x) ** 2).sum(), "sum")
+
+
+class _Failed:
+    """A poptorch_core.Model whose IPUs answer no more."""
+
+    def __init__(self, core) -> None:
+        self._core = core
+
+    def __getattr__(self, name: str):
+        return getattr(self._core, name)
+
+    @staticmethod
+    def _fail(*_):
+        raise poptorch.poptorch_core.StatusError("UNAVAILABLE", "the agent is away")
+
+    run = read_state = _fail
+
+
+class LostDeviceTest(unittest.TestCase):
+    def setUp(self):
+        self.x = torch.ones(2, 3)
+        self.model = Model()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        options = poptorch.Options().showCompilationProgressBar(False)
+        self.training = poptorch.trainingModel(self.model, options, self.optimizer)
+        self.training(self.x)
+        self.read = self.model.fc.weight.detach().clone()
+        self.core = self.training._core
+
+    def fail(self):
+        """The IPUs fail in a run that the host has not read the weights after."""
+        self.training(self.x)
+        self.training._core = _Failed(self.core)
+        with self.assertLogs("poptorch::python", "WARNING") as lines:
+            with self.assertRaisesRegex(poptorch.RecoverableError, "the agent is away"):
+                self.training(self.x)
+        self.assertIn(_LOST, "".join(lines.output))
+        self.assertFalse(self.training.isAttachedToDevice())
+        self.training._core = self.core
+
+    def test_the_host_has_what_it_read_last(self):
+        self.fail()
+        self.assertTrue(torch.equal(self.model.fc.weight, self.read))
+        self.model.load_state_dict({**self.model.state_dict(), "fc.weight": self.read * 2})
+        self.assertTrue(torch.equal(self.model.fc.weight, self.read * 2))
+        self.training.destroy()
+
+    def test_the_next_call_goes_on_from_the_host(self):
+        self.fail()
+        expected = copy.deepcopy(self.model)
+        expected(self.x).backward()
+        wanted = expected.fc.weight - 0.1 * expected.fc.weight.grad
+        self.training(self.x)
+        torch.testing.assert_close(self.model.fc.weight.detach().clone(), wanted.detach())
+        self.training.destroy()
+
+    def test_the_model_can_be_left(self):
+        self.training(self.x)
+        self.training._core = _Failed(self.core)
+        with self.assertLogs("poptorch::python", "WARNING"):
+            with self.assertRaises(poptorch.RecoverableError):
+                self.training.destroy()
+        self.assertIs(type(self.model), Model)
+        self.assertIs(type(self.model.fc.weight), nn.Parameter)
+        self.assertTrue(torch.equal(self.model.fc.weight, self.read))
+        self.training.destroy()
+
+
+if __name__ == "__main__":
+    unittest.main()
