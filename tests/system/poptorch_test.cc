@@ -73,10 +73,11 @@ TEST(PopTorchTest, ModelThatHasTheOnlyIpuIsOfThisProcess) {
   pod.CreatePartition("p1", 1);
   const Outcome outcome = pod.Run({"/usr/bin/python3", "-c", kTwoModels});
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
-  for (const char* part :
-       {"Failed to acquire 1 IPU(s): device 0 is in use by process OWN (",
-        "That is this process: call detachFromDevice() or destroy() of its model that has the IPUs",
-        "shape (1, 2)"}) {
+  for (const char* part : {"Failed to acquire 1 IPU(s): device 0 is in use by process OWN (",
+                           "That is this process, model 'training': call detachFromDevice() or "
+                           "destroy() of the model that "
+                           "has the IPUs",
+                           "shape (1, 2)"}) {
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << "\n" << outcome.out;
   }
 }

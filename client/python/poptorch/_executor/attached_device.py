@@ -1,5 +1,6 @@
 """What a model does with IPUs: it attaches to them, leaves them, and goes on where it was."""
 
+import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -8,6 +9,7 @@ from .. import _errors, enums
 from .._logging import logger, native
 from . import weights as _weights
 from .core import call as core_call, load
+from .core_options import model_name
 from .device_names import STATE, on_device, state_on_device, state_variables
 from .device_optimizer import DeviceOptimizer
 from .hardware import is_set, uses_ipu_model
@@ -15,6 +17,8 @@ from .random_state import check_random_state, random_state, set_random_state
 
 _FROM_DEVICE = "Writing optimiser state tensors from IPU to host."
 _TO_DEVICE = "Writing optimiser state tensors from host to IPU memory."
+# The executors of this process that have attached to IPUs.
+_attached: "weakref.WeakSet[AttachedDevice]" = weakref.WeakSet()
 
 
 class AttachedDevice:
@@ -34,12 +38,13 @@ class AttachedDevice:
         waits = is_set("POPTORCH_WAIT_FOR_IPU")
         self._on_device = None
         try:
-            load(self._core, uses_ipu_model(self._options), device_id, waits)
+            load(self._core, uses_ipu_model(self._options), device_id, waits, holders=_holders())
             self._go_on()
         except BaseException:
             self._core.detach()
             raise
         self._other_state, self._rng_state = {}, None
+        _attached.add(self)
 
     def _go_on(self) -> None:
         if hasattr(self._options, "random_seed") and self._rng_state is None:
@@ -175,6 +180,15 @@ class AttachedDevice:
             set_random_state(self._core, state)
         else:
             self._rng_state = list(state)
+
+
+def _holders() -> List[str]:
+    """The names of the models of this process that have IPUs."""
+    return sorted(
+        model_name(each._options, each._training)
+        for each in _attached
+        if each.isAttachedToDevice()
+    )
 
 
 def _log_optimizer(line: str, variables: Dict[str, torch.Tensor]) -> None:

@@ -4,7 +4,7 @@ import importlib
 import os
 import re
 import socket
-from typing import Any
+from typing import Any, Sequence
 
 from .. import _environment, _errors
 from .._options.popart import validate
@@ -41,12 +41,13 @@ def call(function, *args) -> Any:
         raise _poptorch_error(code, message) from None
 
 
-def load(model, *device) -> None:
+def load(model, *device, holders: Sequence[str] = ()) -> None:
     """Loads a compiled model. A program that `vpod plan` runs ends here: it has been compiled.
 
     Args:
         model: a poptorch_core.Model.
         device: the arguments of its `load`.
+        holders: the names of the models of this process that have IPUs, for an error.
     """
     try:
         model.load(*device)
@@ -55,7 +56,8 @@ def load(model, *device) -> None:
         if code == "CANCELLED":
             raise SystemExit(0) from None
         if _is_held_by_this_process(message):
-            message = _errors.HELD_BY_THIS_PROCESS % message.rstrip(". ")
+            who = f", {_named(holders)}" if holders else ""
+            message = _errors.HELD_BY_THIS_PROCESS % (message.rstrip(". "), who)
         raise _poptorch_error(code, message) from None
 
 
@@ -63,6 +65,14 @@ def _is_held_by_this_process(message: str) -> bool:
     """Whether an agent's refusal says that this process has the IPUs already."""
     holder = re.search(r"in use by process (\d+) \(.*\)(?: of .*)? on ([^\s,]+), attached", message)
     return holder is not None and holder.groups() == (str(os.getpid()), socket.gethostname())
+
+
+def _named(models: Sequence[str]) -> str:
+    """Models in words, such as "models 'a' and 'b'"."""
+    quoted = [f"'{name}'" for name in models]
+    if len(quoted) == 1:
+        return f"model {quoted[0]}"
+    return f"models {', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def _poptorch_error(code: str, message: str) -> Exception:

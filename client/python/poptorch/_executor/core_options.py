@@ -48,10 +48,15 @@ def model_options(options, training: bool) -> Dict[str, Any]:
     _add_outputs(core, options)
     _add_locations(core, options)
     _add_popart(core, options._Popart.options)
-    core["report_name"] = getattr(options, "model_name", core["name"])
+    core["report_name"] = model_name(options, training)
     if hasattr(options, "random_seed"):
         core["seed"] = options.random_seed % 2**64
     return core
+
+
+def model_name(options, training: bool) -> str:
+    """The name of a model in profiles and messages: that of the options, or what it does."""
+    return getattr(options, "model_name", "training" if training else "inference")
 
 
 def _schedule(options) -> str:

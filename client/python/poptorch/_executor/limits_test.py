@@ -87,8 +87,8 @@ class StreamsTest(unittest.TestCase):
 
 
 class HeldIpusTest(unittest.TestCase):
-    def message(self, pid: int, host: str, namespace: str = "") -> str:
-        """What the program is told when a process holds the IPUs."""
+    def message(self, pid: int, host: str, namespace: str = "", holders=()) -> str:
+        """What the program is told when a process holds the IPUs, and models of this one do."""
         told = (
             f"Failed to acquire 1 IPU(s): device 0 is in use by process {pid}{namespace} (python3)"
             f" of alice on {host}, attached 3s ago; no IPU of partition p1 is free. "
@@ -101,7 +101,7 @@ class HeldIpusTest(unittest.TestCase):
                 raise poptorch.poptorch_core.StatusError("RESOURCE_EXHAUSTED", told)
 
         with self.assertRaises(poptorch.Error) as raised:
-            core.load(Busy())
+            core.load(Busy(), holders=holders)
         self.assertTrue(raised.exception.message.startswith(told.rstrip(". ")))
         return raised.exception.message
 
@@ -110,6 +110,17 @@ class HeldIpusTest(unittest.TestCase):
             "is free. That is this process: call detachFromDevice() or destroy()",
             self.message(os.getpid(), socket.gethostname()),
         )
+
+    def test_models_of_this_process(self):
+        here = os.getpid(), socket.gethostname()
+        for holders, words in (
+            (["training"], "model 'training'"),
+            (["a", "b", "c"], "models 'a', 'b' and 'c'"),
+        ):
+            self.assertIn(
+                f"That is this process, {words}: call detachFromDevice()",
+                self.message(*here, holders=holders),
+            )
 
     def test_other_processes(self):
         for process in (
