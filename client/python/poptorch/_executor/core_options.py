@@ -49,6 +49,9 @@ def model_options(options, training: bool) -> Dict[str, Any]:
     _add_locations(core, options)
     _add_popart(core, options._Popart.options)
     core["report_name"] = model_name(options, training)
+    cache = cache_directory(options)
+    if cache:
+        core["cache_directory"] = cache
     if hasattr(options, "random_seed"):
         core["seed"] = options.random_seed % 2**64
     return core
@@ -57,6 +60,12 @@ def model_options(options, training: bool) -> Dict[str, Any]:
 def model_name(options, training: bool) -> str:
     """The name of a model in profiles and messages: that of the options, or what it does."""
     return getattr(options, "model_name", "training" if training else "inference")
+
+
+def cache_directory(options) -> str:
+    """The directory of the executable cache; "" if there is none."""
+    popart = options._Popart.options
+    return popart.get("cachePath", "") if popart.get("enableEngineCaching") else ""
 
 
 def _schedule(options) -> str:
@@ -125,5 +134,3 @@ def _add_popart(core: Dict[str, Any], popart: Dict[str, Any]) -> None:
     core["check_finite"] = bool(popart.get("enableFloatingPointChecks", False))
     engine = popart.get("engineOptions", {})
     core["engine_options"] = {name: str(value) for name, value in engine.items()}
-    if popart.get("enableEngineCaching") and popart.get("cachePath"):
-        core["cache_directory"] = popart["cachePath"]

@@ -11,7 +11,7 @@ from .. import _block_state, _errors, enums
 from .._blocks import module_repr
 from .._capture.capture import capture
 from .._capture.structure import rebuild
-from .._logging import logger
+from .._logging import logger, native
 from .._ops.overlap import check_overlaps
 from .._options.popart import validate
 from . import core_options as _core_options, hooks, replica_groups, weights as _weights
@@ -26,7 +26,7 @@ from .device_optimizer import DeviceOptimizer
 from .hardware import uses_ipu_model
 from .host_weights import HostWeights
 from .prints import Prints
-from .progress import CompilerProgress
+from .progress import CompilerProgress, timed
 from .saving import Captured, SavedModels
 from .segments import SegmentedModel
 from .stream_limit import explained
@@ -204,7 +204,8 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
         # An operator in place is its sibling out of place.
         supported = lambda name: name in known or name.replace("_.", ".", 1) in known
         grouped = self._groupings()
-        with _block_state.capturing(self._options._execution_strategy):
+        strategy = self._options._execution_strategy
+        with timed("Capture"), _block_state.capturing(strategy):
             tape, structure = capture(
                 self._model,
                 args,
@@ -215,7 +216,8 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
             )
         check_overlaps(tape, self._options)
         captured = Captured(tape, structure, description)
-        model, anchors = self._build(captured, uses_ipu_model(self._options))
+        with timed("Graph"):
+            model, anchors = self._build(captured, uses_ipu_model(self._options))
         try:
             self._compile_core(model)
         except _errors.Error as error:
@@ -250,14 +252,14 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
         return core_call(core().Model, named, core_options, optimizer), anchors
 
     def _compile_core(self, model) -> None:
-        if not self._options._show_progress_bar:
-            core_call(model.compile)
-            return
-        progress = CompilerProgress()
+        progress = CompilerProgress(self._options._show_progress_bar)
         try:
             core_call(model.compile, progress)
         finally:
             progress.close()
+        cache = _core_options.cache_directory(self._options)
+        if cache:
+            native.info("Executable cache %s: %s", cache, "miss" if progress.has_steps else "hit")
 
     def _install(self, captured: Captured, model, anchors: Anchors) -> None:
         """Takes a compiled model."""

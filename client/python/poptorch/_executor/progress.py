@@ -1,9 +1,12 @@
-"""The progress bar of compilation."""
+"""The progress of compilation: a bar on standard error, and lines in the log."""
 
+import contextlib
 import shutil
 import sys
 import time
-from typing import Optional
+from typing import Iterator, Optional
+
+from .._logging import native
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _WIDTH = 10  # Characters of the bar where the width of the terminal is not known.
@@ -86,14 +89,60 @@ class CompilationProgressBar:
 
 
 class CompilerProgress:
-    """Shows the steps of poptorch_core.Model.compile."""
+    """Shows the steps of poptorch_core.Model.compile on a bar, and logs their seconds at INFO."""
 
-    def __init__(self) -> None:
-        self._bar = CompilationProgressBar()
+    def __init__(self, with_bar: bool) -> None:
+        """
+        Args:
+            with_bar: whether there is a bar.
+        """
+        self._bar = CompilationProgressBar() if with_bar else None
+        self._step: Optional[str] = None
+        self._start = 0.0  # of the step
+        self._is_done = False
 
     def __call__(self, step: str, done: int, total: int) -> None:
-        self._bar(done * 100 // max(total, 1), 100)
+        """
+        Args:
+            step: the name of the step that begins.
+            done: the steps done so far.
+            total: the steps in all.
+        """
+        if self._bar is not None:
+            self._bar(done * 100 // max(total, 1), 100)
+        if step != self._step:  # the compiler reports some steps several times
+            self._log_step()
+            self._step, self._start = step, time.monotonic()
+        self._is_done = done >= total
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether there was a step: there is none for an executable of the cache."""
+        return self._step is not None
 
     def close(self) -> None:
-        """Ends the line of the bar."""
-        self._bar.close()
+        """Ends the line of the bar, also if compilation failed."""
+        if self._bar is not None:
+            self._bar.close()
+        if self.has_steps and not self._is_done:
+            self._log_step()
+
+    def _log_step(self) -> None:
+        if self.has_steps:
+            _log_seconds(f"Compilation, {self._step}", self._start)
+
+
+@contextlib.contextmanager
+def timed(phase: str) -> Iterator[None]:
+    """Logs how long a phase before the compilation took, at level INFO.
+
+    Args:
+        phase: its name.
+    """
+    start = time.monotonic()
+    yield
+    _log_seconds(phase, start)
+
+
+def _log_seconds(phase: str, start: float) -> None:
+    native.info("%s: %.3f s", phase, time.monotonic() - start)
