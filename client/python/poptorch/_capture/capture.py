@@ -48,7 +48,7 @@ def capture(
             for each group, by identity. Forward sees one of them.
 
     Returns:
-        The tape, and the structure of forward's result, see `_structure.rebuild`.
+        The tape, and the structure of forward's result, see `structure.rebuild`.
 
     Raises:
         poptorch.Error: the model does what a compiled model cannot, such as reading elements.

@@ -73,7 +73,7 @@ class Recorder:
         self._supported = supported
         self._known: Dict[int, Tuple[torch.Tensor, View]] = {}
         self.storage = Functionaliser(tape, self._emit_of_storage, self._check_write)
-        self.unfinished: list = []  # calls of autograd functions, see `_regions`
+        self.unfinished: list = []  # calls of autograd functions, see `regions`
         self.in_region = False
         self._region_start, self._main_values = 0, set()
         self._main_records: list = tape.records

@@ -33,7 +33,7 @@ def _unwrapped(model):
 
 
 def _shallow_copy(model):
-    """The model that forward is called of.
+    """The model that forward is called on.
 
     It has the submodules, parameters and buffers of the user's model, and attributes of its own:
     `eval()` and `train()` of the user's model do not change its `training`.
@@ -50,7 +50,7 @@ def trainingModel(  # pylint: disable=invalid-name
 
     Args:
         model: a torch.nn.Module whose forward computes the loss. Its class is changed, so that
-            reading its parameters brings them from the IPUs. Forward is called of a shallow copy,
+            reading its parameters brings them from the IPUs. Forward is called on a shallow copy,
             so that attributes that are set later, such as `training`, have no effect.
         options: the options; they cannot be changed afterwards.
         optimizer: SGD with a learning rate of 0.01 by default.
@@ -74,7 +74,7 @@ def inferenceModel(  # pylint: disable=invalid-name
 
     Args:
         model: a torch.nn.Module, another callable, or a model that trainingModel has wrapped,
-            whose trained weights it then uses. Forward is called of a shallow copy, as above.
+            whose trained weights it then uses. Forward is called on a shallow copy, as above.
         options: the options; they cannot be changed afterwards.
 
     Returns:
