@@ -79,9 +79,7 @@ class _Extension:
         """Those that can be compiled."""
         return core().operators()
 
-    def capture(
-        self, module, args: tuple, kwargs: dict, *, supported, training: bool, grouped: dict
-    ) -> tuple:
+    def capture(self, module, args: tuple, kwargs: dict, **how: Any) -> tuple:
         """As _capture.capture, but goes on with operators that cannot be compiled.
 
         Raises:
@@ -90,15 +88,7 @@ class _Extension:
         self._name = _name_of(module)
         unsupported: list = []
         try:
-            tape, structure = _capture.capture(
-                module,
-                args,
-                kwargs,
-                supported=supported,
-                refused=unsupported,
-                training=training,
-                grouped=grouped,
-            )
+            tape, structure = _capture.capture(module, args, kwargs, refused=unsupported, **how)
         except _errors.Error as error:
             unsupported += getattr(error, "operators", ())
             raise

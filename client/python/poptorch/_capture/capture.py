@@ -6,7 +6,7 @@ tensors of the same type and shape. All of it is undone, whatever happens.
 
 import contextlib
 import threading
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -32,6 +32,7 @@ def capture(
     refused: Optional[list] = None,
     training: bool = False,
     grouped: Optional[Dict[int, Tuple[int, bool]]] = None,
+    excludes: Sequence[str] = (),
 ) -> Tuple[Tape, Any]:
     """Records one forward pass.
 
@@ -46,6 +47,7 @@ def capture(
         training: whether the model is to be trained.
         grouped: (groups of replicas, whether they are orthogonal) of parameters that have a value
             for each group, by identity. Forward sees one of them.
+        excludes: parts of the names of files whose lines are not the source of an operator.
 
     Returns:
         The tape, and the structure of forward's result, see `structure.rebuild`.
@@ -60,7 +62,7 @@ def capture(
         try:
             _capturing = True
             with contextlib.ExitStack() as stack:
-                recorder = _recorder.Recorder(Tape(), supported, training)
+                recorder = _recorder.Recorder(Tape(), supported, training, excludes)
                 return _captured(stack, module, args, kwargs, recorder, refused, grouped or {})
         finally:
             _capturing = False

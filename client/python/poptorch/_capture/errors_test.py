@@ -271,6 +271,17 @@ class TapeTest(unittest.TestCase):
         line = Inner.forward.__code__.co_firstlineno + 1
         self.assertEqual(tape.lines, [f"{os.path.basename(__file__)}:{line}"])
 
+    def test_lines_of_excluded_files_are_no_source(self):
+        def forward(x):
+            return F.relu6(x)
+
+        def line(*excludes):
+            return capture(forward, (_HOST,), {}, excludes=excludes)[0].lines[-1]
+
+        here = os.path.basename(__file__)
+        self.assertEqual(line("elsewhere"), f"{here}:{forward.__code__.co_firstlineno + 1}")
+        self.assertNotIn(here, line("elsewhere", here))
+
     def test_structure(self):
         def forward(m, x):
             return {"a": x, "b": (x + 1, [x.sum(), None, 3])}

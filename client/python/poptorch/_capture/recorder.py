@@ -56,6 +56,7 @@ class Recorder:
         tape: Tape,
         supported: Optional[Callable[[str], bool]] = None,
         is_training: bool = False,
+        excludes: Sequence[str] = (),
     ) -> None:
         self.tape = tape
         self.is_training = is_training
@@ -80,6 +81,7 @@ class Recorder:
         self._behind: Dict[int, int] = {}
         self.is_muted = False
         self.instead: Optional[Tuple[str, list]] = None
+        self._excludes = excludes
         self._of_program: Dict[str, bool] = {}
         self._checked: Dict[str, bool] = {}
 
@@ -196,12 +198,16 @@ class Recorder:
             name = frame.f_code.co_filename
             known = of_program.get(name)
             if known is None:
-                known = name.endswith("_test.py") or not name.startswith((_TORCH, _HERE, "<frozen"))
-                of_program[name] = known
+                known = of_program[name] = self._is_of_program(name)
             if known:
                 return name, frame.f_lineno
             frame = frame.f_back
         return None
+
+    def _is_of_program(self, file: str) -> bool:
+        if any(each in file for each in self._excludes):
+            return False
+        return file.endswith("_test.py") or not file.startswith((_TORCH, _HERE, "<frozen"))
 
     def _is_supported(self, operator: str) -> bool:
         known = self._checked.get(operator)

@@ -213,6 +213,7 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
                 supported=supported,
                 training=self._training,
                 grouped=grouped,
+                excludes=self._options.source_location_excludes,
             )
         check_overlaps(tape, self._options)
         captured = Captured(tape, structure, description)
