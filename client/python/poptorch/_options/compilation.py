@@ -55,11 +55,11 @@ class CompilationOptions(OptionValues):
         return self
 
     def logDir(self: Self, log_dir: str) -> Self:
-        """The directory of log files. Default: the current one."""
+        """The directory of log files. Accepted without effect: POPTORCH_LOG_DEST names a file."""
         return self.set(log_dir=log_dir)
 
     def maxRepeatLogs(self: Self, max_lines: Optional[int]) -> Self:
-        """How often one line of the log is repeated; None for no limit. Default: 4."""
+        """How often a line of the log is repeated; None: no limit. Accepted without effect."""
         return self.set(max_repeat_logs=(1 << 64) - 1 if max_lines is None else max_lines)
 
     def showCompilationProgressBar(self: Self, show: bool = True) -> Self:

@@ -220,7 +220,7 @@ class _TrainingOptions(OptionValues):
         return self
 
     def setConvolutionDithering(self, enabled: bool) -> "_TrainingOptions":
-        """Lets convolutions begin at different tiles. It changes memory, never results."""
+        """Lets convolutions begin at different tiles. Accepted without effect."""
         check_is("setConvolutionDithering", enabled, bool, "True or False")
         self.checkIsFrozen()
         value = "true" if enabled else "false"
@@ -296,12 +296,18 @@ class TensorLocationSettings(OptionValues):
         super().__init__()
 
     def minElementsForOffChip(self, min_elements: int) -> "TensorLocationSettings":
-        """The least number of elements of a tensor that is kept in streaming memory."""
+        """The least number of elements of a tensor that is kept in streaming memory.
+
+        Accepted without effect: the size of a tensor does not matter.
+        """
         check_is("minElementsForOffChip", min_elements, int, "an integer")
         return self.createOrSet(minElementsForOffChip=min_elements)
 
     def minElementsForReplicatedTensorSharding(self, min_elements: int) -> "TensorLocationSettings":
-        """The least number of elements of a tensor that is shared out over replicas."""
+        """The least number of elements of a tensor that is shared out over replicas.
+
+        Accepted without effect: the size of a tensor does not matter.
+        """
         check_is("minElementsForReplicatedTensorSharding", min_elements, int, "an integer")
         return self.createOrSet(minElementsForReplicatedTensorSharding=min_elements)
 
@@ -318,17 +324,20 @@ class TensorLocationSettings(OptionValues):
         return self.createOrSet(onChip=int(use))
 
     def useReplicatedTensorSharding(self, use: bool = True) -> "TensorLocationSettings":
-        """Whether each replica keeps a part of the tensor only."""
+        """Whether each replica keeps a part of the tensor only.
+
+        It has an effect on the optimiser's state alone: see setOptimizerLocation.
+        """
         check_is("useReplicatedTensorSharding", use, bool, "True or False")
         return self.createOrSet(useReplicatedTensorSharding=int(use))
 
     def useIOTilesToLoad(self, use: bool = True) -> "TensorLocationSettings":
-        """Whether the tensors are loaded from streaming memory through IO tiles."""
+        """Whether the tensors are loaded through IO tiles. Accepted without effect."""
         check_is("useIOTilesToLoad", use, bool, "True or False")
         return self.createOrSet(useIOTilesToLoad=int(use))
 
     def useIOTilesToStore(self, use: bool = True) -> "TensorLocationSettings":
-        """Whether the tensors are kept on IO tiles while they are on the IPU."""
+        """Whether the tensors are kept on IO tiles on the IPU. Accepted without effect."""
         check_is("useIOTilesToStore", use, bool, "True or False")
         return self.createOrSet(useIOTilesToStore=int(use))
 
@@ -337,7 +346,9 @@ class _TensorLocationOptions(OptionValues):
     """Where activations, weights, optimiser state and accumulators are kept."""
 
     def numIOTiles(self, num_tiles: int) -> "_TensorLocationOptions":
-        """Sets tiles of each IPU aside for transfers; the others compute.
+        """Says how many tiles of each IPU are for transfers, which overlaps ask for.
+
+        It has no further effect: all tiles compute.
 
         Args:
             num_tiles: an even number from 32 to 192. By default there are none.

@@ -60,7 +60,8 @@ class PlacementOptions(OptionValues):
         """Compiles without any device, as ConnectionType.Never.
 
         Args:
-            ipu_version: 1 for Mk1, 2 for Mk2, 21 for Mk2 with 8-bit floats.
+            ipu_version: 1 for Mk1, 2 for Mk2, 21 for Mk2 with 8-bit floats. All of them compile
+                for Mk2.
         """
         if ipu_version not in (1, 2, 21):
             raise ValueError(_errors.IPU_VERSION)
@@ -68,6 +69,6 @@ class PlacementOptions(OptionValues):
         return self.createOrSet(ipu_version=ipu_version)
 
     def syncPattern(self: Self, sync_pattern: enums.SyncPattern) -> Self:
-        """How IPUs synchronise. It changes timing only."""
+        """How IPUs synchronise. Accepted without effect."""
         check_is("sync_pattern", sync_pattern, enums.SyncPattern, "a SyncPattern")
         return self.set(sync_pattern=sync_pattern)

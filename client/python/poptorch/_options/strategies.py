@@ -259,11 +259,7 @@ class _PhasedExecution(_ExecutionStrategy):
         return self._phases[phase]
 
     def useSeparateBackwardPhase(self, use: bool = True) -> "_PhasedExecution":
-        """Whether the last phase's backward pass is a phase of its own.
-
-        With three phases the backward phases are then 6, 5, 4, otherwise 4, 3, 2, where the last
-        forward and the first backward phase are one.
-        """
+        """Whether the last phase's backward pass is a phase of its own. Accepted without effect."""
         assert isinstance(use, bool), _errors.WRONG_TYPE % ("use", use, "True or False")
         self._separate_backward_phase = use
         return self
@@ -297,7 +293,10 @@ class ParallelPhasedExecution(_PhasedExecution):
     _serial = False
 
     def sendTensorsOffChipAfterFwd(self, off_chip: bool = True) -> "ParallelPhasedExecution":
-        """Whether tensors wait for the backward pass in streaming memory."""
+        """Whether tensors wait for the backward pass in streaming memory.
+
+        Accepted without effect: TensorLocations.setActivationLocation says it.
+        """
         assert isinstance(off_chip, bool), _errors.WRONG_TYPE % (
             "off_chip",
             off_chip,
@@ -316,7 +315,10 @@ class SerialPhasedExecution(_PhasedExecution):
     """
 
     def setTensorsLiveness(self, liveness: enums.Liveness) -> "SerialPhasedExecution":
-        """When tensors leave the IPU for streaming memory."""
+        """When tensors leave the IPU for streaming memory.
+
+        Accepted without effect: TensorLocations.setActivationLocation says it.
+        """
         assert isinstance(liveness, enums.Liveness), _errors.WRONG_TYPE % (
             "liveness",
             liveness,
