@@ -7,7 +7,7 @@ Outside `capturing` there is no state, and all annotations do nothing.
 """
 
 import contextlib
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional
 
 from . import _errors
 
@@ -78,10 +78,6 @@ class BlockState:
         if self.current is None:
             raise _errors.cpp_error(_errors.NO_ACTIVE_BLOCK)
         return self.current
-
-    def placements(self) -> List[Tuple[int, int, int]]:
-        """(stage, IPU, phase) of each block, in the order of `blocks`."""
-        return [tuple(block.placement) for block in self.blocks]
 
 
 _active: Optional[BlockState] = None

@@ -353,7 +353,8 @@ GROUPING_SIZE = (
 
 # --- IPUs.
 HELD_BY_THIS_PROCESS = (
-    "%s. That is this process%s: call detachFromDevice() or destroy() of the model that has the IPUs"
+    "%s. That is this process%s: call detachFromDevice() or destroy() of the model that has the"
+    " IPUs"
 )
 WEIGHTS_LOST = (
     "The IPUs have failed, and the weights that they have trained since the host last read them are"

@@ -110,7 +110,6 @@ logging.addLevelName(TRACE, "TRACE")
 logger = logging.getLogger("poptorch::python")
 #: The logger of the layer below.
 native = logging.getLogger("poptorch:cpp")
-_popart_level = "OFF"
 
 
 def setLogLevel(level: Union[str, int]) -> None:
@@ -132,25 +131,13 @@ def setLogLevel(level: Union[str, int]) -> None:
 
 
 def setPopartLogLevel(level: str) -> None:
-    """Sets the level of the compiler's own log lines.
+    """Sets the level of PopART's log lines. Accepted without effect: there is no PopART.
 
     Args:
         level: "TRACE", "DEBUG", "INFO", "WARN", "ERR" or "OFF".
     """
-    global _popart_level  # pylint: disable=global-statement
     if not isinstance(level, str) or level not in _LEVELS:
         raise ValueError(_errors.LEVEL_ONE_OF % ", ".join(_LEVELS))
-    _popart_level = level
-
-
-def popart_log_level() -> str:
-    """The level of the compiler's own log lines: "OFF" until setPopartLogLevel is called."""
-    return _popart_level
-
-
-def trace(message: str, *args: object) -> None:
-    """Logs a line of the layer below at level TRACE."""
-    native.log(TRACE, message, *args)
 
 
 def _log_uncaught(error_type, error, where) -> None:

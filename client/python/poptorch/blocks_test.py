@@ -65,7 +65,8 @@ class BlocksTest(unittest.TestCase):
             poptorch.Block.start("B", ipu_id=1)
             self.assertEqual(state.block_of_operator(), 1)
             self.assertEqual(_block_state.current(), (1, 1, -1))
-        self.assertEqual(state.placements(), [(0, 0, -1), (1, 1, -1)])
+        placements = [tuple(block.placement) for block in state.blocks]
+        self.assertEqual(placements, [(0, 0, -1), (1, 1, -1)])
         self.assertIsNone(_block_state.current())
 
     def test_block_inside_a_block_replaces_it(self):

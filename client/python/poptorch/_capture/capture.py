@@ -58,7 +58,7 @@ def capture(
     global _capturing
     with _lock:
         if _capturing:
-            raise errors.py_error(errors.NESTED)
+            raise errors.py_error(errors.NESTED_CAPTURE)
         try:
             _capturing = True
             with contextlib.ExitStack() as stack:

@@ -4,7 +4,7 @@ from typing import List, NamedTuple, Optional, Tuple
 
 import torch
 
-from .._errors import Error, cpp_error, py_error
+from .._errors import NESTED_CAPTURE, Error, cpp_error, py_error
 
 _NAMES = {
     "torch.float32": "Float", "torch.float64": "Double", "torch.float16": "Half",
@@ -55,7 +55,6 @@ INPUT_DETACHED = (
 NO_DEVICE = "No device set in torch.%s(): forcing to IPU"
 HOST_RESULT = "Output expected to be on the IPU but is on %s"
 BACKWARD_HOOKS = "Backward hooks of modules have no effect in a compiled model"
-NESTED = "A model is being captured: models cannot be captured inside one another"
 
 
 class Place(NamedTuple):

@@ -10,7 +10,7 @@ accumulation, then the replica, then the row of the micro-batch.
 Source: PopTorch user guide 3.2, "Efficient data batching".
 """
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from .texts import BATCH_DIMENSION
 
@@ -38,11 +38,6 @@ class Factors(NamedTuple):
         """Micro-batches that one call takes."""
         groups = self.replication_factor // self.input_group_size
         return self.device_iterations * groups * self.gradient_accumulation
-
-
-def combined_batch_size(options: Any, batch_size: Optional[int]) -> Optional[int]:
-    """Rows that one call takes; None if the loader does not batch (`batch_size` is None)."""
-    return None if batch_size is None else batch_size * Factors.of(options).product
 
 
 def micro_batch_size(options: Any, name: str, rows: int) -> int:

@@ -4,7 +4,7 @@ import unittest
 
 import torch
 
-from poptorch._data.batch_sizes import Factors, combined_batch_size, micro_batch_size
+from poptorch._data.batch_sizes import Factors, micro_batch_size
 from poptorch._data.dataloader import DataLoader
 from poptorch._errors import Error
 from poptorch._data.partition import PartitionSampler
@@ -30,8 +30,6 @@ class BatchSizesTest(unittest.TestCase):
     def test_product(self):
         options = Options(iterations=4, replicas=6, accumulation=3, group=2)
         self.assertEqual(Factors.of(options).product, 4 * 3 * 3)
-        self.assertEqual(combined_batch_size(options, 5), 180)
-        self.assertIsNone(combined_batch_size(options, None))
         self.assertEqual(micro_batch_size(options, "x", 180), 5)
 
     def test_the_error_has_the_product_and_the_row_that_disagrees(self):
