@@ -12,7 +12,13 @@ UNDECLARED_WRITES = {"native_batch_norm.default": (3, 4)}
 
 _WITHOUT_MEANING = (torch.device, torch.layout, torch.memory_format, torch.Generator)
 
-
+# Operators in place whose overload has another name than the same one out of place. On the tape
+# they have that one, so that the name without the underscore is an operator.
+OVERLOADS_IN_PLACE = {
+    "floor_divide_.Tensor": "floor_divide_.default",
+    "pow_.Scalar": "pow_.Tensor_Scalar",
+    "pow_.Tensor": "pow_.Tensor_Tensor",
+}
 # Overloads that differ from others by a generator alone, such as rand.generator.
 _WITHOUT_GENERATOR = {"generator": "default", "low_generator": "low"}
 
@@ -37,7 +43,8 @@ class Signature:
         namespace, _, base = schema.name.partition("::")
         self.schema_name = schema.name
         overload = function._overloadname or "default"
-        self.name = (base if namespace == "aten" else schema.name) + "." + overload
+        name = (base if namespace == "aten" else schema.name) + "." + overload
+        self.name = OVERLOADS_IN_PLACE.get(name, name)
         self.arguments = [
             (a.name, a.kwarg_only, a.default_value) for a in schema.arguments if not a.is_out
         ]

@@ -4,9 +4,10 @@ from typing import Dict, List, NamedTuple, Optional
 
 import torch
 
-from poptorch._capture.signature import UNDECLARED_WRITES
+from poptorch._capture.signature import OVERLOADS_IN_PLACE, UNDECLARED_WRITES
 from poptorch._capture.tape import IDENTITY_LOSS, PASS_BY, REGION, Tape, dtype_of
 
+_NAMES_IN_PYTORCH = {ours: theirs for theirs, ours in OVERLOADS_IN_PLACE.items()}
 _RESHAPES = ("view.default", "_reshape_alias.default", "_unsafe_view.default")
 
 
@@ -155,7 +156,7 @@ def _strided(x, *rest):
 
 
 def _call(operator: str, arguments: list) -> list:
-    base, _, overload = operator.partition(".")
+    base, _, overload = _NAMES_IN_PYTORCH.get(operator, operator).partition(".")
     function = getattr(getattr(torch.ops.aten, base), overload)
     schema = function._schema.arguments
     positional, named = [], {}

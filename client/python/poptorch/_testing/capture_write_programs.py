@@ -83,6 +83,17 @@ def geometry_in_place(m, x):
 
 
 @program()
+def powers_in_place(m, x):
+    y = (x @ m.w).abs() + 1.0
+    y.pow_(2)
+    y **= 0.75
+    z = y.clone().pow_(torch.full((4,), 1.25))
+    with torch.no_grad():
+        whole = y.clone().floor_divide_(torch.full((4,), 0.37))
+    return whole, total(y + z)
+
+
+@program()
 def written_input(m, x):
     x *= 2
     x[1] = 0
