@@ -1,7 +1,6 @@
 """The programs of the capture's tests on the IPUModel: one training step against eager PyTorch.
 
-Programs that draw random numbers are left out: a device draws others than PyTorch. Programs with
-operators that cannot be compiled yet are skipped.
+Programs that draw random numbers are left out: a device draws others than PyTorch.
 """
 
 import copy
@@ -90,10 +89,6 @@ class ProgramsTest(unittest.TestCase):
             results = executor(*ours)
             expected = _eager_step(reference, theirs)
             state, wanted = model.state_dict(), reference.state_dict()
-        except poptorch.Error as error:
-            if "Unsupported ops found" not in str(error):
-                raise
-            self.skipTest(str(error).split("\n", maxsplit=1)[0])
         finally:
             executor.destroy()
         pairs = [(f"result {i}", *each, 1e-4) for i, each in enumerate(zip(results, expected))]
