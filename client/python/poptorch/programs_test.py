@@ -73,11 +73,25 @@ def _equal(got, expected, tolerance) -> bool:
     )
 
 
+def _gradient(before, after):
+    """What a step of SGD has taken for the gradient of a parameter."""
+    return (before.detach().double() - after.detach().double()) / _RATE
+
+
+def _equal_gradients(before, got, expected) -> bool:
+    # Weights are rounded to 2^-24 of themselves, which hides as much of a gradient.
+    hidden = float(before.abs().max()) * 2.0**-23 / _RATE
+    got, expected = _gradient(before, got), _gradient(before, expected)
+    largest = float(expected.abs().max())
+    return torch.allclose(got, expected, rtol=2e-3, atol=1e-3 * largest + 1e-5 + hidden)
+
+
 class ProgramsTest(unittest.TestCase):
     """Every program: results, weights, buffers and written inputs after one step."""
 
     def check(self, program):
         model, reference = _model(program), _model(program)
+        before = {name: value.clone() for name, value in reference.state_dict().items()}
         torch.manual_seed(_SEED)
         inputs = program.inputs()
         options = poptorch.Options().showCompilationProgressBar(False)
@@ -95,6 +109,9 @@ class ProgramsTest(unittest.TestCase):
         pairs += [(name, state[name], wanted[name], 2e-5) for name in wanted]
         pairs += [(f"input {i}", *each, 1e-4) for i, each in enumerate(zip(ours, theirs))]
         self.assertEqual([name for name, *values in pairs if not _equal(*values)], [])
+        trained = [name for name, each in reference.named_parameters() if each.requires_grad]
+        wrong = [n for n in trained if not _equal_gradients(before[n], state[n], wanted[n])]
+        self.assertEqual(wrong, [], "gradients")
 
 
 class _Staged(nn.Module):
