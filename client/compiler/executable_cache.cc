@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <link.h>
 
+#include <array>
 #include <bit>
 #include <cstring>
 #include <filesystem>
@@ -11,13 +12,13 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "client/compiler/cache_key.h"
 #include "client/compiler/checks.h"
 #include "client/compiler/executable_file.h"
 #include "client/compiler/optimizer.h"
 #include "client/compiler/planned_program.h"
 #include "client/sdk_log/sdk_log.h"
 #include "device/base/file.h"
-#include "device/base/sha256.h"
 #include "device/base/status.h"
 #include "device/model/memory_options.h"
 
@@ -183,6 +184,11 @@ class Encoder {
     Add(upper_proportion);
     Add(period);
   }
+  void Add(const ProductOptions& products) {
+    const auto& [partials, memory_proportions] = products;
+    Add(static_cast<uint64_t>(partials));
+    Add(memory_proportions);
+  }
   void Add(const ProgramSpec& spec) {
     const auto& [name, device_iterations, accumulation, loss, optimizer, groups, clip_norm,
                  clip_value, loss_scale, automatic, histogram, reduction, float16_accumulators,
@@ -209,33 +215,6 @@ class Encoder {
     }
     Add(gradient_outputs);
   }
-  void Add(const CompileOptions& options) {
-    // Printed passes and engine options change no executable, and of the front only the names lie
-    // beside it.
-    const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, schedule,
-                 recomputation, products, off_chip_optimizer_state, off_chip_activations,
-                 off_chip_weights, off_chip_accumulators, tensor_shards, allow_out_of_memory,
-                 engine, programs, front] = options;
-    static_cast<void>(dump_passes);
-    static_cast<void>(engine);
-    Add(model::ListOf(front.names));
-    Add(ipus_per_replica);
-    Add(total_replicas);
-    Add(fusion);
-    Add(static_cast<uint64_t>(rounding));
-    Add(allow_out_of_memory);
-    Add(off_chip_optimizer_state);
-    Add(off_chip_activations);
-    Add(off_chip_weights);
-    Add(off_chip_accumulators);
-    Add(tensor_shards);
-    Add(static_cast<uint64_t>(schedule));
-    Add(static_cast<uint64_t>(recomputation));
-    const auto& [partials, memory_proportions] = products;
-    Add(static_cast<uint64_t>(partials));
-    Add(memory_proportions);
-    Add(programs);
-  }
   void Add(const graph::Graph& graph) {
     Add(graph.values());
     Add(graph.nodes());
@@ -258,6 +237,41 @@ class Encoder {
  private:
   std::string bytes_;
 };
+
+// The encoded parts of what an executable follows from.
+KeyParts PartsOf(const std::string& build_id, const graph::Graph& graph,
+                 const CompileOptions& options) {
+  // Printed passes and engine options change no executable, and of the front only the names lie
+  // beside it.
+  const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, schedule,
+               recomputation, products, off_chip_optimizer_state, off_chip_activations,
+               off_chip_weights, off_chip_accumulators, tensor_shards, allow_out_of_memory, engine,
+               programs, front] = options;
+  static_cast<void>(dump_passes);
+  static_cast<void>(engine);
+  std::array<Encoder, kKeyPartNames.size()> encoders;
+  auto& [compiler, replicas, ipus, others, of_programs, of_graph] = encoders;
+  compiler.Add(build_id);
+  replicas.Add(total_replicas);
+  replicas.Add(tensor_shards);
+  ipus.Add(ipus_per_replica);
+  others.Add(model::ListOf(front.names));
+  others.Add(fusion);
+  others.Add(static_cast<uint64_t>(rounding));
+  others.Add(allow_out_of_memory);
+  others.Add(off_chip_optimizer_state);
+  others.Add(off_chip_activations);
+  others.Add(off_chip_weights);
+  others.Add(off_chip_accumulators);
+  others.Add(static_cast<uint64_t>(schedule));
+  others.Add(static_cast<uint64_t>(recomputation));
+  others.Add(products);
+  of_programs.Add(programs);
+  of_graph.Add(graph);
+  KeyParts parts;
+  for (size_t i = 0; i < parts.size(); ++i) parts[i] = encoders[i].bytes();
+  return parts;
+}
 
 // --- Files ---
 
@@ -298,15 +312,12 @@ absl::StatusOr<std::string> CacheKey(const graph::Graph& graph, const CompileOpt
   static const std::string* const build_id = new std::string(BuildId());
   if (build_id->empty())
     return absl::FailedPreconditionError("this program was linked without a build id");
-  Encoder encoder;
-  encoder.Add(*build_id);
-  encoder.Add(options);
-  encoder.Add(graph);
-  return base::Sha256Hex(encoder.bytes());
+  return KeyOf(PartsOf(*build_id, graph, options));
 }
 
 absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileOptions& options,
-                                       const std::string& directory, const Progress& progress) {
+                                       const std::string& directory, const Progress& progress,
+                                       std::string* miss) {
   if (directory.empty() || !options.dump_passes.empty() || IsPlannedProgram())
     return Compile(graph, options, progress);
   // A hit must not hide what a compilation would refuse.
@@ -325,7 +336,10 @@ absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileO
     compiled.initial_values = InitialValues(*compiled.executable, graph, options);
     return compiled;
   }
-  Log(LogLevel::kInfo, absl::StrCat("Executable cache miss: ", path));
+  const std::string difference = DifferenceFromNearest(directory, *key);
+  Log(LogLevel::kInfo,
+      absl::StrCat("Executable cache miss: ", path, difference.empty() ? "" : "; ", difference));
+  if (miss != nullptr) *miss = difference;
   VPOD_ASSIGN_OR_RETURN(Compiled compiled, Compile(graph, options, progress));
   // Others must not get an executable that only this run may load.
   if (compiled.fits) Keep(directory, path, *key, *compiled.executable);

@@ -10,18 +10,21 @@
 
 namespace vpod::compiler {
 
-// SHA-256 in hexadecimal of everything that an executable follows from: the graph without initial
-// values, the options, and the program that compiles (by its linker's build id, which every change
-// to compiler, op rules or their flags changes without anybody's doing). FailedPrecondition if this
-// program was linked without an id. The environment is not part of it:
-// CompileCached keeps nothing that depends on it.
+// Hexadecimal digits of SHA-256 of everything that an executable follows from: the graph without
+// initial values, the options, and the program that compiles (by its linker's build id, which every
+// change to compiler, op rules or their flags changes without anybody's doing). FailedPrecondition
+// if this program was linked without an id. The environment is not part of it: CompileCached keeps
+// nothing that depends on it.
 absl::StatusOr<std::string> CacheKey(const graph::Graph& graph, const CompileOptions& options);
 
 // As Compile, but takes the executable from a file of `directory` (made if it is missing) if it is
 // there, and otherwise leaves it there. Several processes may use a directory at once. A file that
 // is damaged, or is not of this graph, is replaced; what keeps the cache from being used is a
-// warning in the log of Poplar, not an error. Without a directory nothing is cached.
+// warning in the log of Poplar, not an error. Without a directory nothing is cached. If there is no
+// file for it, `miss` gets which parts of its key differ from that of the nearest file; it stays as
+// it is on a hit, and becomes empty if there is no other file.
 absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileOptions& options,
-                                       const std::string& directory, const Progress& progress = {});
+                                       const std::string& directory, const Progress& progress = {},
+                                       std::string* miss = nullptr);
 
 }  // namespace vpod::compiler

@@ -63,12 +63,13 @@ class ExecutableCacheTest : public testing::Test {
 
   Compiled Compile(const Model& model) {
     steps_.clear();
-    const auto compiled =
-        CompileCached(model.graph, model.options, directory_,
-                      [this](absl::string_view step, uint32_t done, uint32_t total) {
-                        steps_.push_back(absl::StrCat(step, " ", done, "/", total));
-                        return absl::OkStatus();
-                      });
+    const auto compiled = CompileCached(
+        model.graph, model.options, directory_,
+        [this](absl::string_view step, uint32_t done, uint32_t total) {
+          steps_.push_back(absl::StrCat(step, " ", done, "/", total));
+          return absl::OkStatus();
+        },
+        &miss_);
     EXPECT_TRUE(compiled.ok()) << compiled.status();
     return *compiled;
   }
@@ -88,6 +89,7 @@ class ExecutableCacheTest : public testing::Test {
 
   std::string directory_;
   std::vector<std::string> steps_;
+  std::string miss_;  // of the last compilation
 };
 
 TEST_F(ExecutableCacheTest, ASecondCompilationIsAHitAndEqual) {
@@ -147,6 +149,40 @@ TEST_F(ExecutableCacheTest, HyperParametersAreInitialValues) {
                                             .epsilon = 0.1f,
                                             .weight_decay = 0.1f};
              });
+}
+
+TEST_F(ExecutableCacheTest, AMissSaysWhatDiffersFromTheNearestFile) {
+  Compile(MakeModel());
+  EXPECT_EQ(miss_, "");
+  const std::string first = CacheKey(MakeModel().graph, MakeModel().options).value();
+  const auto expect_miss = [&](const std::string& parts, const auto& change) {
+    Model model = MakeModel();
+    change(model.options);
+    Compile(model);
+    EXPECT_FALSE(WasHit());
+    EXPECT_EQ(miss_, absl::StrCat(parts, " of ", first, ".vipuexe, the nearest file"));
+    std::filesystem::remove(
+        absl::StrCat(directory_, "/", CacheKey(model.graph, model.options).value(), ".vipuexe"));
+  };
+  expect_miss("the number of replicas differs from that",
+              [](CompileOptions& o) { o.total_replicas = 2; });
+  expect_miss("the number of IPUs of a replica differs from that",
+              [](CompileOptions& o) { o.ipus_per_replica = 2; });
+  expect_miss("an option of the compiler differs from that",
+              [](CompileOptions& o) { o.fusion = false; });
+  expect_miss("the program (optimizer, accumulation, iterations, outputs) differs from that",
+              [](CompileOptions& o) { o.programs[0].accumulation = 2; });
+  expect_miss(
+      "the number of replicas and the program (optimizer, accumulation, iterations, outputs) "
+      "differ from those",
+      [](CompileOptions& o) {
+        o.total_replicas = 2;
+        o.programs[0].device_iterations = 2;
+      });
+  Compile(MakeModel({.hidden = 6}));
+  EXPECT_EQ(miss_, absl::StrCat("the graph (operators, shapes, names, source lines) differs from "
+                                "that of ",
+                                first, ".vipuexe, the nearest file"));
 }
 
 TEST_F(ExecutableCacheTest, AHitIsCheckedLikeACompilation) {

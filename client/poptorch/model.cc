@@ -106,8 +106,9 @@ uint32_t Model::output_copies(size_t output) const {
 
 absl::Status Model::Compile(const compiler::Progress& progress) {
   if (compiled_) return absl::OkStatus();
-  VPOD_ASSIGN_OR_RETURN(compiled_, CompileOrReport(built_.graph, options_,
-                                                   program_.options.cache_directory, progress));
+  VPOD_ASSIGN_OR_RETURN(
+      compiled_, CompileOrReport(built_.graph, options_, program_.options.cache_directory, progress,
+                                 &cache_miss_));
   return absl::OkStatus();
 }
 

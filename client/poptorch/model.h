@@ -80,6 +80,9 @@ class Model {
   // compiled.
   absl::Status Compile(const compiler::Progress& progress = {});
   bool is_compiled() const { return compiled_.has_value(); }
+  // Which parts of its key differ from that of the nearest file, if the executable cache had files
+  // but none for the model; otherwise empty.
+  const std::string& cache_miss() const { return cache_miss_; }
   // The executable for TakeExecutable of an equal model. FailedPrecondition: the model is not
   // compiled, or does not fit the memory of an IPU.
   absl::StatusOr<std::string> ExecutableBytes() const;
@@ -149,6 +152,7 @@ class Model {
   std::vector<size_t> written_inputs_;
   std::map<std::string, TapeValue> state_;  // the host's types of parameters and buffers, by name
   std::optional<compiler::Compiled> compiled_;
+  std::string cache_miss_;
   std::unique_ptr<session::Session> session_;
   std::optional<base::Cycles> cycles_;
   std::optional<double> clock_hz_;  // of the last device

@@ -34,12 +34,13 @@ absl::Status WriteReport(const graph::Graph& graph, compiler::CompileOptions opt
 absl::StatusOr<compiler::Compiled> CompileOrReport(const graph::Graph& graph,
                                                    const compiler::CompileOptions& options,
                                                    const std::string& cache_directory,
-                                                   const compiler::Progress& progress) {
+                                                   const compiler::Progress& progress,
+                                                   std::string* miss) {
   compiler::CompileOptions asked = options;
   const bool reports = AsksForReport(options);
   if (reports) asked.engine->allow_out_of_memory = false;
   absl::StatusOr<compiler::Compiled> compiled =
-      compiler::CompileCached(graph, asked, cache_directory, progress);
+      compiler::CompileCached(graph, asked, cache_directory, progress, miss);
   if (!reports || !absl::IsResourceExhausted(compiled.status())) return compiled;
   const absl::Status written = WriteReport(graph, asked, progress);
   return absl::ResourceExhaustedError(absl::StrCat(

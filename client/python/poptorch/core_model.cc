@@ -237,6 +237,8 @@ void DefineModel(py::module_& module) {
            "of each input and each result of forward.")
       .def_property_readonly("is_compiled",
                              [](const CoreModel& self) { return self.model().is_compiled(); })
+      .def_property_readonly("cache_miss",
+                             [](const CoreModel& self) { return self.model().cache_miss(); })
       .def_property_readonly("is_loaded",
                              [](const CoreModel& self) { return self.model().is_loaded(); })
       .def("cycles", [](const CoreModel& self) -> std::optional<uint64_t> {

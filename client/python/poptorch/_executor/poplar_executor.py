@@ -260,7 +260,8 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
             progress.close()
         cache = _core_options.cache_directory(self._options)
         if cache:
-            native.info("Executable cache %s: %s", cache, "miss" if progress.has_steps else "hit")
+            found = f"miss; {model.cache_miss}".rstrip("; ") if progress.has_steps else "hit"
+            native.info("Executable cache %s: %s", cache, found)
 
     def _install(self, captured: Captured, model, anchors: Anchors) -> None:
         """Takes a compiled model."""

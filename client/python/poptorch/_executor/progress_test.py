@@ -43,14 +43,14 @@ class StepsTest(unittest.TestCase):
 
 
 class LogTest(unittest.TestCase):
-    def lines(self, directory: str):
+    def lines(self, directory: str, iterations: int = 1):
         """The lines of a first call of a model, with a cache there."""
         options = poptorch.Options().showCompilationProgressBar(False)
-        options.enableExecutableCaching(directory)
+        options.enableExecutableCaching(directory).deviceIterations(iterations)
         torch.manual_seed(1)
         model = poptorch.inferenceModel(nn.Linear(2, 2), options)
         with self.assertLogs("poptorch:cpp", "INFO") as logged:
-            model(torch.ones(1, 2))
+            model(torch.ones(iterations, 2))
         model.destroy()
         return logged.output
 
@@ -62,6 +62,17 @@ class LogTest(unittest.TestCase):
         self.assertEqual(_phases(first)[:2], ["Capture", "Graph"])
         self.assertGreater(len(_phases(first)), 4)
         self.assertEqual(_phases(second), ["Capture", "Graph"])
+
+    def test_a_miss_names_what_differs(self):
+        with tempfile.TemporaryDirectory() as directory:
+            self.lines(directory)
+            (file,) = os.listdir(directory)
+            self.assertIn(
+                f"INFO:poptorch:cpp:Executable cache {directory}: miss; the program (optimizer,"
+                " accumulation, iterations, outputs) differs from that of"
+                f" {file}, the nearest file",
+                self.lines(directory, iterations=2),
+            )
 
 
 if __name__ == "__main__":

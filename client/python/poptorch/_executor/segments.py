@@ -163,6 +163,10 @@ class SegmentedModel:
             model.detach()
 
     @property
+    def cache_miss(self) -> str:
+        return next((each.cache_miss for each in self._each() if each.cache_miss), "")
+
+    @property
     def is_compiled(self) -> bool:
         return all(model.is_compiled for model in self._each())
 
