@@ -356,6 +356,11 @@ HELD_BY_THIS_PROCESS = (
     "%s. That is this process%s: call detachFromDevice() or destroy() of the model that has the"
     " IPUs"
 )
+JOB_NOT_INITIALISED = (
+    "The environment makes this process an instance of a job of poprun (%s), but popdist.init() was"
+    " never called: models take the replicas and IPUs of that instance. Call popdist.init() before"
+    " the first model, or unset the variables if poprun has not started the program"
+)
 WEIGHTS_LOST = (
     "The IPUs have failed, and the weights that they have trained since the host last read them are"
     " lost: the model goes on from the host's"

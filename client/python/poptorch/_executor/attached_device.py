@@ -13,6 +13,7 @@ from .core_options import model_name
 from .device_names import STATE, on_device, state_on_device, state_variables
 from .device_optimizer import DeviceOptimizer
 from .hardware import is_set, uses_ipu_model
+from .instance import warn_of_job
 from .random_state import check_random_state, random_state, set_random_state
 
 _FROM_DEVICE = "Writing optimiser state tensors from IPU to host."
@@ -37,6 +38,7 @@ class AttachedDevice:
         device_id = getattr(self._options, "ipu_id", None)
         waits = is_set("POPTORCH_WAIT_FOR_IPU")
         self._on_device = None
+        warn_of_job()
         try:
             load(self._core, uses_ipu_model(self._options), device_id, waits, holders=_holders())
             self._go_on()
