@@ -129,8 +129,14 @@ class Dispatch(TorchDispatchMode):
             return func(*args, **kwargs)
         except NotImplementedError:
             recorder.refuse(signature.name, recorder.place())
-            recorder.raise_if_unsupported()
-            raise
+            # The capture goes on, so that operators behind this one are named with it.
+            is_plain = not (signature.writes or signature.outs or signature.is_view)
+            with recorder.muted():
+                result = _shapes.of_zeros(func, args, kwargs) if is_plain else None
+            if result is None:
+                recorder.raise_if_unsupported()
+                raise
+            return result
 
     def _views(self, args) -> bool:
         recorder = self._recorder

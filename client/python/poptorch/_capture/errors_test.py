@@ -132,6 +132,23 @@ class RefusedTest(unittest.TestCase):
                       lambda m, x: x.sin().softmax(1).multinomial(2),
                       supported=lambda name: name != "sin.default")  # fmt: skip
 
+    def test_operators_without_meta_kernels_do_not_end_the_capture(self):
+        def state_after(refused, function):
+            torch.manual_seed(1)
+            self._refuses(refused, function, supported=lambda name: name != "sin.default")
+            return torch.get_rng_state()
+
+        drawn = state_after(
+            "[aten::linalg_matrix_exp, aten::histc, aten::binomial, aten::sin]",
+            lambda m, x: torch.linalg.matrix_exp(x[:2, :2]).sum()
+            + torch.histc(x).cos()
+            + torch.binomial(x, x)[0, 0]
+            + x.sin().sum(),
+        )
+        self.assertTrue(torch.equal(drawn, state_after("[aten::sin]", lambda m, x: x.sin())))
+        # One with very many elements is not run, and ends the capture.
+        state_after("[aten::histc]", lambda m, x: torch.histc(x.repeat(1024, 1024)) + x.sin())
+
     def test_zero_sized(self):
         self._refuses("Zero-sized tensors are unsupported (Got shape [0, 4])", lambda m, x: x[:0])
         self._refuses("Zero-sized tensors", lambda m, x: torch.cat([torch.empty(0), x[0]]))

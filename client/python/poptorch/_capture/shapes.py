@@ -4,10 +4,13 @@ A rule takes the operator's arguments in the schema's order and returns meta ten
 results whose shape depends on elements have no rule: they are refused.
 """
 
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 
+from .signature import tensors_of
+
+_MOST_ELEMENTS = 2**20  # of the operands of an operator that runs on the host for its shapes
 _RULES: Dict[str, Callable] = {}
 
 DATA_DEPENDENT = frozenset(
@@ -19,6 +22,42 @@ DATA_DEPENDENT = frozenset(
 def rule_of(name: str) -> Optional[Callable]:
     """The rule of an operator such as "median.dim", or None."""
     return _RULES.get(name)
+
+
+def of_zeros(func: Callable, args: tuple, kwargs: Dict[str, Any]):
+    """Meta tensors like the results of an operator, which runs on the host with zeros for elements.
+
+    Args:
+        func: an operator that writes none of its arguments.
+        args, kwargs: its arguments, with meta tensors.
+
+    Returns:
+        None if there are too many elements, or the operator takes no zeros.
+    """
+    operands = tensors_of(args) + tensors_of(kwargs.values())
+    if sum(operand.numel() for operand in operands) > _MOST_ELEMENTS:
+        return None
+    try:
+        with torch.random.fork_rng(devices=[]):
+            named = {name: _zeros(value) for name, value in kwargs.items()}
+            result = func(*[_zeros(value) for value in args], **named)
+    except (NotImplementedError, RuntimeError):
+        return None
+    if isinstance(result, (tuple, list)):
+        return type(result)(_like(each) for each in result)
+    return _like(result)
+
+
+def _zeros(argument: Any) -> Any:
+    if isinstance(argument, torch.Tensor):
+        return torch.zeros(argument.shape, dtype=argument.dtype, device="cpu")
+    if isinstance(argument, (tuple, list)):
+        return type(argument)(_zeros(each) for each in argument)
+    return torch.device("cpu") if isinstance(argument, torch.device) else argument
+
+
+def _like(result: Any) -> Any:
+    return result.to("meta") if isinstance(result, torch.Tensor) else result
 
 
 def _rule(*names: str) -> Callable:
