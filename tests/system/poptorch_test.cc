@@ -82,6 +82,62 @@ TEST(PopTorchTest, ModelThatHasTheOnlyIpuIsOfThisProcess) {
   }
 }
 
+// Each test checks at its end that its process can train; then the POD has to serve another one.
+TEST(PopTorchTest, ProcessAndPodAreUsableAfterWrongUses) {
+  if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-pytorch.txt)";
+  TestPod pod(4, {}, Environment());
+  pod.environment()["PYTHONPATH"] += ":client/python/poptorch/_testing";
+  pod.CreatePartition("p4", 4);
+  for (const std::string mistakes : {"calls", "models"}) {
+    const Outcome outcome =
+        pod.Run({"/usr/bin/python3", "client/python/poptorch/mistakes_" + mistakes + "_test.py"});
+    EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+    EXPECT_EQ(pod.AttachedIpus(), 0);
+  }
+  const Outcome after = pod.Run({"/usr/bin/python3", "client/python/poptorch/poptorch_test.py"});
+  EXPECT_EQ(after.code, 0) << after.out << after.err;
+  EXPECT_EQ(pod.Shell("grep 'attach .*python' $VPOD_HOME/vipu-agent.log").code, 0);
+}
+
+// Pipelines whose stages have an IPU each.
+constexpr char kPipelines[] = R"(
+import poptorch
+import torch
+
+
+class Pipeline(torch.nn.Module):
+    def __init__(self, stages):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*(
+            poptorch.BeginBlock(torch.nn.Linear(2, 2), ipu_id=ipu) for ipu in range(stages)))
+
+    def forward(self, x):
+        return poptorch.identity_loss(self.layers(x), reduction="sum")
+
+
+options = poptorch.Options().showCompilationProgressBar(False)
+options.Training.gradientAccumulation(7)
+for stages in (4, 2):
+    training = poptorch.trainingModel(Pipeline(stages), options)
+    try:
+        print("trained", stages, tuple(training(torch.ones(7, 2)).shape))
+    except poptorch.Error as error:
+        print(error)
+    training.destroy()
+)";
+
+TEST(PopTorchTest, FourStagesOnTwoIpusAreRefusedAndTwoTrain) {
+  if (!HasPyTorch()) GTEST_SKIP() << "python3-torch is not installed (deploy/packages-pytorch.txt)";
+  TestPod pod(4, {}, Environment());
+  pod.CreatePartition("p2", 2);
+  const Outcome outcome = pod.Run({"/usr/bin/python3", "-c", kPipelines});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_NE(outcome.out.find("Failed to acquire 4 IPU(s): partition p2 has 2"), std::string::npos)
+      << outcome.out << outcome.err;
+  EXPECT_NE(outcome.out.find("trained 2 "), std::string::npos) << outcome.out << outcome.err;
+  EXPECT_EQ(pod.AttachedIpus(), 0);
+}
+
 constexpr char kAgreement[] = "client/python/poptorch/_testing/agreement.py";
 
 // The lines that begin with "weights", each once.

@@ -13,25 +13,28 @@ mistake = Mistakes()
 # --- Options.
 
 
-_COUNT = "is .*, must be|Unexpected type"
+_NO_INTEGER = "Unexpected type .* for option %s. Expected <class 'int'>"
 
 
-@mistake((ValueError, AssertionError), _COUNT, 0, -1, 1.5, "2")
+@mistake(ValueError, "deviceIterations is .*, must be at least 1", 0, -1)
+@mistake(AssertionError, _NO_INTEGER % "device_iterations", 1.5, "2")
 def device_iterations(value):
     quiet().deviceIterations(value)
 
 
-@mistake((ValueError, AssertionError), _COUNT, 0, -4, "2", None)
+@mistake(ValueError, "replicationFactor is .*, must be at least 1", 0, -4)
+@mistake(AssertionError, _NO_INTEGER % "replication_factor", "2", None)
 def replication_factor(value):
     quiet().replicationFactor(value)
 
 
-@mistake((ValueError, AssertionError), _COUNT, 0, -1, 2.0)
+@mistake(ValueError, "gradientAccumulation is .*, must be at least 1", 0, -1)
+@mistake(AssertionError, _NO_INTEGER % "gradient_accumulation", 2.0)
 def gradient_accumulation(value):
     quiet().Training.gradientAccumulation(value)
 
 
-@mistake((ValueError, AssertionError), r"is .*, must be", "all", 3, None)
+@mistake(AssertionError, r"output_mode is .*, must be a poptorch\.OutputMode", "all", 3, None)
 def output_mode(value):
     quiet().outputMode(value)
 
@@ -57,8 +60,8 @@ def group_type_all():
 
 
 @mistake(
-    (ValueError, AssertionError),
-    "Available memory proportions are expected|must be",
+    AssertionError,
+    'Available memory proportions are expected to be in a dictionary of {"IPU0": 0.5}',
     {"IPU0": 1.5},
     {"IPU0": -0.1},
     {"zero": 0.5},
@@ -69,42 +72,45 @@ def memory_proportion(value):
     quiet().setAvailableMemoryProportion(value)
 
 
-@mistake((AssertionError, ValueError), "numIOTiles must be an even number", 31, 33, 194, -2)
+@mistake(AssertionError, "numIOTiles must be an even number between 32 and 192", 31, 33, 194, -2)
 def io_tiles(value):
     quiet().TensorLocations.numIOTiles(value)
 
 
-@mistake((AssertionError, ValueError), "setPartialsType should be either", torch.int32, "half")
+@mistake(ValueError, "setPartialsType should be either torch.float or", torch.int32, "half")
 def partials_type(value):
     quiet().Precision.setPartialsType(value)
 
 
-@mistake((AssertionError, ValueError), "random_seed is .*, must be", "7", 1.5, 2**64, -(2**63) - 1)
+@mistake(AssertionError, "random_seed is .*, must be an integer", "7", 1.5)
+@mistake(ValueError, r"random_seed is .*, must be between -\d+ and \d+", 2**64, -(2**63) - 1)
 def random_seed(value):
     quiet().randomSeed(value)
 
 
-@mistake((ValueError, AssertionError), "must be", -1, "3")
+@mistake(ValueError, "ipu_id is -1, must be at least 0", -1)
+@mistake(AssertionError, "ipu_id is '3', must be an integer", "3")
 def ipu_id(value):
     quiet().useIpuId(value)
 
 
-@mistake((ValueError, AssertionError), "must be", 1, "Always", None)
+@mistake(AssertionError, "connection_type is .*, must be a ConnectionType", 1, "Always", None)
 def connection_type(value):
     quiet().connectionType(value)
 
 
-@mistake(AssertionError, "must be|strategy", "pipelined", 1)
+@mistake(AssertionError, "strategy is .*, must be an execution strategy", "pipelined", 1)
 def strategy(value):
     quiet().setExecutionStrategy(value)
 
 
-@mistake((ValueError, AssertionError), "must be|Unexpected type", (-1, 2), (2, 2), ("a", 2))
+@mistake(ValueError, "process_id is .*, must be between 0 and 1", (-1, 2), (2, 2))
+@mistake(AssertionError, _NO_INTEGER % "distributed_process_id", ("a", 2))
 def process_id(value):
     quiet().Distributed.configureProcessId(*value)
 
 
-@mistake(Exception, "(?i)unknown .*option noSuchKey")
+@mistake(poptorch.Error, "Unknown integer option noSuchKey")
 def popart_key():
     options = quiet()
     options._Popart.set("noSuchKey", 1)
@@ -125,17 +131,18 @@ def frozen_group():
     options.Training.gradientAccumulation(2)
 
 
-@mistake(AttributeError, "Invalid|has no attribute", "noSuchOption")
+@mistake(AttributeError, "Invalid attribute noSuchOption", "noSuchOption")
 def unknown_option(name):
     getattr(quiet(), name)
 
 
-@mistake(Exception, "not a setter|Invalid|Unknown|JSON", '{"noSuch": 1}', "{", "[1]")
+@mistake(ValueError, "'noSuch' in the options is not a setter of", '{"noSuch": 1}')
+@mistake(ValueError, "The options are not a JSON object of setters and their arguments", "{", "[1]")
 def options_in_json(text):
     quiet().from_json(text)
 
 
-@mistake(Exception, "/no/such/file")
+@mistake(poptorch.ConfigFileError, "Cannot read the options' file /no/such/file")
 def options_file():
     quiet().loadFromFile("/no/such/file")
 
@@ -148,19 +155,22 @@ def loader_without_options(value):
     poptorch.DataLoader(value, [1])
 
 
-@mistake(Exception, "mutually exclusive")
+@mistake(
+    poptorch.Error,
+    "`batch_sampler` option is mutually exclusive with batch_size, shuffle",
+)
 def batch_sampler_and_size():
     poptorch.DataLoader(quiet(), [1, 2], batch_size=2, batch_sampler=[[0], [1]])
 
 
-@mistake(Exception, "batch_size=None not allowed")
+@mistake(AssertionError, "batch_size=None not allowed with DataLoaderMode.AsyncRebatched")
 def rebatched_without_size():
     poptorch.DataLoader(
         quiet(), [1, 2], batch_size=None, mode=poptorch.DataLoaderMode.AsyncRebatched
     )
 
 
-@mistake(Exception, "(?i)batch_size|must be", 0, -3)
+@mistake(ValueError, "batch_size is .*, must be at least 1", 0, -3)
 def batch_size(value):
     poptorch.DataLoader(quiet(), [1, 2], batch_size=value)
 
@@ -168,7 +178,8 @@ def batch_size(value):
 # --- Functions.
 
 
-@mistake(Exception, "Invalid log level integer|Unknown log level|Level must be", 9, "LOUD", "")
+@mistake(ValueError, "Invalid log level integer", 9)
+@mistake(ValueError, "Unknown log level: .* Valid values are DEBUG, ERR, INFO, OFF", "LOUD", "")
 def log_level(value):
     poptorch.setLogLevel(value)
 

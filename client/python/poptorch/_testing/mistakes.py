@@ -28,10 +28,11 @@ class Mistakes:
         """A decorator that adds a wrong use for each of the arguments, or one without any.
 
         Args:
-            kind: the class of the exception.
+            kind: the class of the exception, which must say more than Exception.
             pattern: a regular expression of its text.
             arguments: each is the argument of one use.
         """
+        assert isinstance(kind, type) and kind not in (BaseException, Exception), kind
 
         def add(function):
             title = function.__name__.strip("_")
