@@ -1,6 +1,7 @@
 """Situations that users of PopTorch have asked about in public, as they meet them."""
 
 import copy
+import importlib.util
 import os
 import pty
 import re
@@ -136,8 +137,8 @@ class BatchSamplerTest(unittest.TestCase):
             training(*next(iter(self._loader(options, 3))))
 
 
-# A deep network: its compilation takes long enough to be watched.
-_DEEP = """
+# Deep networks: their compilation takes long enough to be watched.
+_CHAIN = """
 import torch, poptorch
 from torch import nn
 
@@ -155,6 +156,24 @@ model = Deep()
 options = poptorch.Options()
 training = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=0.1))
 training.compile(torch.ones(16, 8, 16, 16))
+print("compiled", flush=True)
+"""
+_RESNET50 = """
+import torch, torchvision, poptorch
+from torch import nn
+
+class Classifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.network, self.loss = torchvision.models.resnet50(), nn.CrossEntropyLoss()
+
+    def forward(self, images, labels):
+        return self.loss(self.network(images), labels)
+
+model = Classifier()
+options = poptorch.Options().connectionType(poptorch.ConnectionType.OnDemand)
+training = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=0.1))
+training.compile(torch.ones(16, 3, 224, 224), torch.zeros(16, dtype=torch.long))
 print("compiled", flush=True)
 """
 _KEY_INTERRUPT = b"\x03"
@@ -198,8 +217,10 @@ class Terminal:
 class TerminalTest(unittest.TestCase):
     """A compilation that somebody watches."""
 
+    program = _CHAIN
+
     def test_the_bar_moves(self):
-        terminal = Terminal(_DEEP)
+        terminal = Terminal(self.program)
         self.assertEqual(terminal.end(), 0, terminal.text)
         shares = [int(each) for each in re.findall(r"\rGraph compilation: +(\d+)%", terminal.text)]
         self.assertEqual(shares, sorted(shares))
@@ -208,12 +229,22 @@ class TerminalTest(unittest.TestCase):
         self.assertIn("100/100", terminal.text)
 
     def test_control_c_ends_it(self):
-        terminal = Terminal(_DEEP)
+        terminal = Terminal(self.program)
         self.assertTrue(terminal.read_until("Graph compilation"), terminal.text)
         terminal.press(_KEY_INTERRUPT)
         self.assertEqual(terminal.end(), -signal.SIGINT, terminal.text)
         self.assertIn("KeyboardInterrupt", terminal.text)
         self.assertNotRegex(terminal.text, r"(?m)^compiled")
+
+
+@unittest.skipIf(
+    importlib.util.find_spec("torchvision") is None,
+    "python3-torchvision is not installed (deploy/packages-test.txt)",
+)
+class ResNet50Test(TerminalTest):
+    """Training of ResNet-50 with micro-batches of 16 images is compiled."""
+
+    program = _RESNET50
 
 
 if __name__ == "__main__":
