@@ -158,6 +158,19 @@ TEST(VpodCommandsTest, LogsAreFollowed) {
       << gone.err;
 }
 
+TEST(VpodCommandsTest, LogsThatAreNotThereAreNamed) {
+  TestPod pod(0);
+  const std::string log = pod.home() + "/vipu-server.log";
+  const auto expect_refused = [&](const std::string& text) {
+    const Outcome outcome = pod.Run({"vpod", "logs", "server"});
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_EQ(outcome.err, "vpod: error: " + text + "\n");
+  };
+  expect_refused("there is no log " + log + "; 'vpod up' brings up a POD, which writes it");
+  std::filesystem::create_directories(log);
+  expect_refused(log + " is a directory");
+}
+
 TEST(VpodCommandsTest, LogsHaveNoControlCharactersForATerminal) {
   TestPod pod(4);
   const std::string line = "a\x1b[31mred\x07 \xc3\xa4";

@@ -696,6 +696,11 @@ TEST(VpodTest, DamagedStateIsNamedAndClearedAway) {
   std::ofstream(pod.home() + "/pod.json") << "{ damaged";
   for (const char* command : {"env", "status"})
     ExpectRefused(pod.Run({"vpod", command}), 1, "pod.json is damaged");
+  fs::remove(pod.home() + "/pod.json");
+  fs::create_directory(pod.home() + "/pod.json");
+  for (const char* command : {"env", "status"})
+    ExpectRefused(pod.Run({"vpod", command}), 1, "pod.json is damaged");
+  EXPECT_EQ(pod.Run({"vpod", "list"}).code, 0);
   ASSERT_EQ(pod.Run({"vpod", "down"}).code, 0);
   const Outcome up = pod.Shell(Up(pod, "--pod 4"));
   EXPECT_EQ(up.code, 0) << up.err;

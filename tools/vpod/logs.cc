@@ -65,7 +65,7 @@ size_t PrintLines(const std::string& name, const std::string& bytes, size_t last
 void PrintNew(const std::string& name, const std::string& path, size_t last, Place& place) {
   std::ifstream file(path, std::ios::binary);
   struct stat status {};
-  if (!file || stat(path.c_str(), &status) != 0) {
+  if (!file || stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) {
     place = {};
     return;
   }
@@ -96,7 +96,10 @@ absl::Status PrintLogs(const Pod& pod, const std::string& daemon, size_t lines) 
   for (const auto& [name, path] : LogsOf(pod, daemon)) {
     Place place;
     PrintNew(name, path, lines, place);
-    if (place.file == 0) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+    if (place.file != 0) continue;
+    VPOD_RETURN_IF_ERROR(base::CheckIsFileOrNothing(path));
+    return absl::NotFoundError(
+        absl::StrCat("there is no log ", path, "; 'vpod up' brings up a POD, which writes it"));
   }
   return absl::OkStatus();
 }

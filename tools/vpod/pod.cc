@@ -11,8 +11,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
+#include <sstream>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -215,8 +216,10 @@ absl::StatusOr<PodShape> Pod::ShapeAsItIs() const {
   if (!file) {
     return absl::NotFoundError(absl::StrCat("no POD in ", home_, "; bring one up with 'vpod up'"));
   }
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  absl::StatusOr<PodShape> shape = ParseShape(text);
+  // The iterators of the file's buffer would throw for a directory.
+  std::ostringstream text;
+  text << file.rdbuf();
+  absl::StatusOr<PodShape> shape = ParseShape(std::move(text).str());
   if (!shape.ok()) {
     return absl::DataLossError(absl::StrCat(home_, "/", kShapeFile, " is damaged: ",
                                             shape.status().message(), "; 'vpod down' removes it"));
