@@ -239,6 +239,12 @@ TEST(VpodBackupTest, AnInterruptedUpSaysWhatRemains) {
   ExpectInterrupted(
       pod.Run(up), "vpod up",
       "the POD in " + pod.home() + " is not whole; 'vpod up' finishes it, 'vpod down' removes it");
+  // What a file describes is made only with the file.
+  const std::string file = pod.directory() + "/pod.yaml";
+  std::ofstream(file) << "machines: 1\nmemory_limit: 1024\napi_port: " << pod.port() << "\n";
+  ExpectInterrupted(pod.Run({"vpod", "up", "-f", file}), "vpod up",
+                    "the POD in " + pod.home() + " is not whole; 'vpod up -f " + file +
+                        "' finishes it, 'vpod down' removes it");
   put_back();
   const Outcome next = pod.Run(up);
   EXPECT_EQ(next.code, 0) << next.err;

@@ -81,15 +81,17 @@ std::string LeftByUp(const Pod& pod, const std::string& file) {
   const std::string& home = pod.home();
   if (absl::IsNotFound(shape.status())) return absl::StrCat("no POD is in ", home);
   if (!shape.ok()) return std::string(shape.status().message());
+  // Without its file the objects that it describes would not be made.
+  const std::string again = absl::StrCat("'vpod up", file.empty() ? "" : " -f " + file, "'");
   if (shape->unfinished) {
-    return absl::StrCat("the POD in ", home,
-                        " is not whole; 'vpod up' finishes it, 'vpod down' removes it");
+    return absl::StrCat("the POD in ", home, " is not whole; ", again,
+                        " finishes it, 'vpod down' removes it");
   }
   if (!pod.Running(*shape))
-    return absl::StrCat("the POD in ", home, " runs in part; 'vpod up' starts the rest");
+    return absl::StrCat("the POD in ", home, " runs in part; ", again, " starts the rest");
   return absl::StrCat("the daemons of the POD in ", home, " run",
-                      file.empty() ? "" : ", and what " + file + " describes may be missing",
-                      "; 'vpod up", file.empty() ? "" : " -f " + file, "' makes sure of it");
+                      file.empty() ? "" : ", and what " + file + " describes may be missing", "; ",
+                      again, " makes sure of it");
 }
 
 int Up(const Arguments& arguments, const PodDescription& description) {
