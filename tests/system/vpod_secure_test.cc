@@ -186,6 +186,8 @@ TEST_F(VpodSecureTest, AnInterruptedStartIsBegunAgain) {
   const Outcome lost = pod_.Run({"vpod", "up"});
   EXPECT_EQ(lost.code, 1);
   EXPECT_THAT(lost.err, HasSubstr("vipu-cli.hcl has no access key of the administrator"));
+  // Nothing is lost that the advice in the message does not bring back.
+  EXPECT_THAT(pod_.Run({"vpod", "doctor"}).out, HasSubstr("or 'vpod restore' a backup\n"));
   std::ofstream(pod_.home() + "/pod.json") << json(true);
   const Outcome up = pod_.Run({"vpod", "up"});
   EXPECT_EQ(up.code, 0) << up.err;

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -42,7 +43,7 @@ uint64_t AvailableMemoryMib() {
 class Report {
  public:
   void Check(bool good, const std::string& what, const std::string& advice) {
-    const std::string line = good ? what : absl::StrCat(what, " - ", advice);
+    const std::string line = good || advice.empty() ? what : absl::StrCat(what, " - ", advice);
     absl::StrAppend(&diagnosis_.text, good ? "ok   " : "FAIL ", base::OneLine(line), "\n");
     diagnosis_.well = diagnosis_.well && good;
   }
@@ -77,7 +78,9 @@ void CheckDirectory(const std::string& home, Report& report) {
 // Checks a home without a usable pod.json.
 void CheckWithoutPod(const Pod& pod, const absl::Status& why, Report& report) {
   if (absl::IsDataLoss(why)) {
-    report.Check(false, std::string(why.message()), "its partitions are lost then");
+    // Of a file that cannot be mended; the others are named with what brings them back.
+    const bool is_lost = absl::EndsWith(why.message(), "'vpod down' removes it");
+    report.Check(false, std::string(why.message()), is_lost ? "its partitions are lost then" : "");
     return;
   }
   if (pod.ServerPid() > 0 || pod.AgentPid() > 0) {
@@ -127,9 +130,11 @@ void CheckMachines(const Pod& pod, const std::vector<vipuadmin::Agent>& agents, 
   }
   report.Check(down.empty() && !agents.empty(),
                absl::StrCat(agents.size() - down.size(), " of ", agents.size(), " machines are up"),
-               agents.empty() ? "the controller has no agents; 'vpod up' adds them"
-                              : absl::StrCat("agents ", Named(down), " do not answer; see ",
-                                             pod.home(), "/", Pod::AgentName(0), "*.log"));
+               agents.empty()
+                   ? "the controller has no agents; 'vpod up' adds them"
+                   : absl::StrCat(down.size() == 1 ? "agent " : "agents ", Named(down),
+                                  down.size() == 1 ? " does" : " do", " not answer; see ",
+                                  pod.home(), "/", Pod::AgentName(0), "*.log"));
 }
 
 void CheckClusters(const std::vector<vipuadmin::Cluster>& clusters, Report& report) {
