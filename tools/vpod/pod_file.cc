@@ -1,5 +1,6 @@
 #include "tools/vpod/pod_file.h"
 
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -270,6 +271,9 @@ absl::StatusOr<PodDescription> ParsePodFile(const std::string& path, const std::
   absl::Status status;
   try {
     status = TakeKeys("a POD", YAML::Load(text), PodKeys(pod));
+  } catch (const YAML::DeepRecursion& error) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat(error.mark.line + 1, ": lists or maps lie too deep in each other"));
   } catch (const YAML::Exception& error) {  // the library's own words
     status = absl::InvalidArgumentError(absl::StrCat(error.mark.line + 1, ": ", error.msg));
   }

@@ -124,6 +124,8 @@ TEST(PodFileTest, MistakesAreNamedWithTheirLine) {
   EXPECT_EQ(Error(""), "pod.yaml:1: a POD must have lines of key: value");
   EXPECT_EQ(Error("- a\n"), "pod.yaml:1: a POD must have lines of key: value");
   EXPECT_EQ(Error("name: [\n").rfind("pod.yaml:", 0), 0u) << Error("name: [\n");
+  EXPECT_EQ(Error("name: " + std::string(100000, '[')),
+            "pod.yaml:1: lists or maps lie too deep in each other");
 }
 
 constexpr char kIdRule[] =
