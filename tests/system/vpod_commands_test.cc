@@ -539,10 +539,9 @@ TEST_F(DescribedPodTest, DifferencesAreReportedAndNothingIsChanged) {
   changed += "  - {id: p2, size: 2, cluster: c1}\n";
   const Outcome refused = Apply(changed);
   EXPECT_EQ(refused.code, 1);
-  EXPECT_EQ(refused.err,
-            "vpod: error: the POD in " + HomeOf("lab1") +
-                " is not as described: allocation a1 has agent_ids [\"ag1\"] instead of "
-                "[\"ag0\"]; partition p4 has size 4 instead of 2\n");
+  EXPECT_EQ(refused.err, "vpod: error: the POD in " + HomeOf("lab1") +
+                             " is not as described: allocation a1 has agents [\"ag1\"] instead of "
+                             "[\"ag0\"]; partition p4 has size 4 instead of 2\n");
   EXPECT_EQ(pod_.Shell("vpod status --name lab1 | grep -c p2").out, "0\n");
   changed = kLab;
   changed.replace(changed.find("machines: 4"), 11, "machines: 8");

@@ -40,6 +40,20 @@ Json Canonical(const Json& value, bool ordered) {
   return sorted;
 }
 
+// The key of a field in the file.
+std::string KeyOf(const std::string& field) {
+  static const std::map<std::string, std::string> keys = {
+      {"agent_ids", "agents"},
+      {"allocation_id", "allocation"},
+      {"allocation_ids", "allocations"},
+      {"cluster_id", "cluster"},
+      {"gw_link_routing", "gw_routing"},
+      {"ipu_link_routing", "routing"},
+      {"num_ipulinkdomains", "ipu_link_domains"}};
+  const auto key = keys.find(field);
+  return key == keys.end() ? field : key->second;
+}
+
 // A phrase for each field that is not as described.
 std::vector<std::string> Differences(const std::string& object, const Message& described,
                                      const Message& existing, bool ordered = false) {
@@ -51,7 +65,7 @@ std::vector<std::string> Differences(const std::string& object, const Message& d
     if (!IsDescribed(described, field) ||
         Canonical(wanted[name], ordered) == Canonical(there[name], ordered))
       continue;
-    differences.push_back(absl::StrCat(object, " has ", name, " ", there[name].dump(),
+    differences.push_back(absl::StrCat(object, " has ", KeyOf(name), " ", there[name].dump(),
                                        " instead of ", wanted[name].dump()));
   }
   return differences;
