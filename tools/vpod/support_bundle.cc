@@ -185,14 +185,16 @@ absl::Status Fill(const Pod& pod, const Staging& staging) {
   return staging.AddFilesOf(pod.home());
 }
 
-// Packs a directory in `parent` into an open file.
-absl::Status Pack(const std::string& parent, const std::string& directory, int into) {
+// Packs a directory in `parent` into an open file, which `file` names in messages.
+absl::Status Pack(const std::string& parent, const std::string& directory, int into,
+                  const std::string& file) {
   VPOD_ASSIGN_OR_RETURN(const std::string packed,
                         RunProgram({"tar", "-C", parent, "-czf", "-", directory}));
   for (absl::string_view rest = packed; !rest.empty();) {
     const ssize_t written = TEMP_FAILURE_RETRY(write(into, rest.data(), rest.size()));
     if (written <= 0)
-      return absl::UnavailableError(absl::StrCat("cannot write: ", std::strerror(errno)));
+      return absl::UnavailableError(
+          absl::StrCat("cannot write ", file, ": ", std::strerror(errno)));
     rest.remove_prefix(static_cast<size_t>(written));
   }
   return absl::OkStatus();
@@ -247,7 +249,7 @@ absl::Status WriteSupportBundle(const Pod& pod, const std::string& file) {
   const std::string directory = fs::path(SupportBundleName(pod)).stem().stem().string();
   absl::Status status = made ? Fill(pod, Staging(absl::StrCat(parent, "/", directory)))
                              : absl::UnavailableError(absl::StrCat("cannot write to ", parent));
-  if (status.ok()) status = Pack(parent, directory, out.get());
+  if (status.ok()) status = Pack(parent, directory, out.get(), file);
   if (!status.ok()) fs::remove(file, error);
   return status;
 }
