@@ -23,7 +23,8 @@ struct Case {
 std::string Tool(const std::string& command) {
   const size_t blank = command.find(' ');
   const std::string name = command.substr(0, blank);
-  const std::string folder = name == "hands_on" ? "client/examples/hands_on" : "tools/" + name;
+  const bool is_example = name == "hands_on" || name == "first_program";
+  const std::string folder = (is_example ? "client/examples/" : "tools/") + name;
   return absl::StrCat(folder, "/", command);
 }
 
@@ -42,7 +43,7 @@ void Expect(const Case& test) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), test.status) << errors;
   EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
-  EXPECT_THAT(errors, testing::HasSubstr(": error: "));
+  EXPECT_THAT(errors, testing::HasSubstr("error: "));
   EXPECT_THAT(errors, testing::HasSubstr(test.message));
 }
 
@@ -108,6 +109,7 @@ TEST(WrongConfigurationsTest, ProgramsWithSeveralIpus) {
 TEST(WrongConfigurationsTest, EnvironmentOfPoprun) {
   setenv("POPDIST_NUM_TOTAL_REPLICAS", "2", /*overwrite=*/1);
   Expect({1, "hands_on --network mnist", "POPDIST_REPLICA_INDEX_OFFSET is not"});
+  Expect({1, "first_program", "POPDIST_REPLICA_INDEX_OFFSET is not"});
   Expect({2, "hands_on --network mnist --replicas 2", "--replicas is poprun's"});
   unsetenv("POPDIST_NUM_TOTAL_REPLICAS");
 }

@@ -52,7 +52,12 @@ absl::Status Train() {
 }
 
 int main() {
-  const absl::Status status = Train();
+  absl::Status status;
+  try {
+    status = Train();
+  } catch (const popdist::popdist_error& error) {  // poprun's variables, set by somebody else
+    status = absl::InvalidArgumentError(error.what());
+  }
   if (!status.ok()) std::fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
   return status.ok() ? 0 : 1;
 }
