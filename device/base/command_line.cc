@@ -55,6 +55,11 @@ std::string UnknownWord(const std::string& word, const char* noun) {
 }
 
 std::string WhatIsMissing(const CLI::App& app) {
+  const std::vector<std::string> words = app.remaining(/*recurse=*/true);
+  // A misspelt option is the mistake, not the argument that it was taken for.
+  for (const std::string& word : words) {
+    if (absl::StartsWith(word, "-") && word.size() > 1) return UnknownWord(word, "");
+  }
   for (const CLI::App* command : CommandsOf(app)) {
     for (const CLI::Option* option : command->get_options()) {
       if (!option->get_required() || option->count() > 0) continue;
@@ -63,7 +68,6 @@ std::string WhatIsMissing(const CLI::App& app) {
                  : absl::StrCat("the option ", option->get_name(), " is missing");
     }
   }
-  const std::vector<std::string> words = app.remaining(/*recurse=*/true);
   if (!words.empty()) return UnknownWord(words[0], "unknown command");
   const auto name = [](std::string* out, const CLI::App* command) {
     out->append(command->get_name());

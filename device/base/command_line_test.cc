@@ -56,6 +56,8 @@ TEST_F(CommandLineTest, SaysWhatIsWrongInItsOwnWords) {
       {{"look", "--help"}, "unknown command 'look'. Try 'tool --help'."},
       {{"--look"}, "unknown option '--look'. Try 'tool --help'."},
       {{"list"}, "the argument what is missing. Try 'tool list --help'."},
+      {{"list", "--look"}, "unknown option '--look'. Try 'tool list --help'."},
+      {{"write", "-l"}, "unknown option '-l'. Try 'tool write --help'."},
       {{"write"}, "the option --html is missing. Try 'tool write --help'."},
       {{"list", "pods", "more"}, "unexpected argument 'more'. Try 'tool list --help'."},
       {{"list", "pods", "more", "words"}, "unexpected argument 'more'. Try 'tool list --help'."},
