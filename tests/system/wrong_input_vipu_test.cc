@@ -147,8 +147,11 @@ INSTANTIATE_TEST_SUITE_P(
              "Port is 99999; give 1 to 65535"},
         Case{"NoClusterAgents", Admin({"create", "cluster", "c2"}), 2,
              "create cluster needs --agents."},
-        Case{"TimeoutOfZero", Vipu({"list", "partitions", "--timeout", "0"}), 2,
-             "Flag --timeout needs a time such as 30, 30s or 2m, not '0'."},
+        Case{
+            "TimeoutOfZero", Vipu({"list", "partitions", "--timeout", "0"}), 2,
+            "Flag --timeout needs a time such as 30, 30s or 2m, from 1ms to 4294967295s, not '0'."},
+        Case{"BackupWithoutAName", Admin({"backup", ""}), 2,
+             "vipu-admin: error: backup needs a file, and its name is empty."},
         Case{"NoRoomForTheOutput",
              {"sh", "-c", "vipu list partitions >/dev/full"},
              1,

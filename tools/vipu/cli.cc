@@ -68,6 +68,8 @@ absl::Status Check(const Command& command, const Arguments& arguments) {
     const absl::Status id = base::CheckObjectId(words[2]);
     if (!id.ok()) return UsageError(std::string(id.message()));
   }
+  if (command.TakesFile() && words.back().empty())
+    return UsageError(absl::StrCat(command.verb, " needs a file, and its name is empty."));
   for (const Flag* flag : command.required) {
     if (!arguments.Has(*flag))
       return UsageError(
@@ -84,8 +86,9 @@ absl::StatusOr<std::chrono::milliseconds> Timeout(const Arguments& arguments) {
   absl::Duration timeout;
   if (!absl::ParseDuration(text, &timeout) || timeout < absl::Milliseconds(1) ||
       timeout > absl::Seconds(UINT32_MAX)) {
-    return UsageError(absl::StrCat("Flag --timeout needs a time such as 30, 30s or 2m, not '",
-                                   arguments.Text(kTimeout), "'."));
+    return UsageError(
+        absl::StrCat("Flag --timeout needs a time such as 30, 30s or 2m, from 1ms to ", UINT32_MAX,
+                     "s, not '", arguments.Text(kTimeout), "'."));
   }
   return absl::ToChronoMilliseconds(timeout);
 }

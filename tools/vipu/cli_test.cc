@@ -159,7 +159,9 @@ TEST_F(CliTest, TimeoutsAreSecondsOrTimes) {
   for (const char* no_time : {"0", "-1", "soon", "0s", "30x", "inf", "9999999h"}) {
     ExpectUsageError(
         absl::StrCat("vipu list partitions --timeout=", no_time),
-        absl::StrCat("Flag --timeout needs a time such as 30, 30s or 2m, not '", no_time, "'."));
+        absl::StrCat("Flag --timeout needs a time such as 30, 30s or 2m, from 1ms to 4294967295s, "
+                     "not '",
+                     no_time, "'."));
   }
 }
 
@@ -175,6 +177,7 @@ TEST_F(CliTest, WrongUsageIsNamed) {
                    "Invalid id 'a|b'. Ids have 1 to 63 letters, digits, '.', '_' and '-' and begin "
                    "with a letter or digit.");
   ExpectUsageError("vipu list partitions p", "Unexpected argument 'p'.");
+  ExpectUsageError("vipu-admin backup", "backup needs a file.");
   ExpectUsageError("vipu list partitions --size 4", "Unknown flag: --size.");
   ExpectUsageError("vipu list partitions --siez 4", "Unknown flag: --siez.");
   ExpectUsageError("vipu list partitions --api-port", "Flag --api-port needs a value.");
