@@ -1,7 +1,6 @@
 #include "client/launch/config_file.h"
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -74,11 +73,11 @@ absl::Status ExportConfig(const std::string& path, bool overwrite, const GivenOp
       json[name] = values;
     }
   }
-  std::ofstream file(path);
-  file << json.dump(2) << "\n";
-  file.close();
-  if (file) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("--export-config: cannot write ", path));
+  const auto target = base::OutputPath(path);
+  const absl::Status written =
+      target.ok() ? base::ReplaceFile(*target, json.dump(2) + "\n", 0644) : target.status();
+  if (written.ok()) return written;
+  return absl::FailedPreconditionError(absl::StrCat("--export-config: ", written.message()));
 }
 
 }  // namespace vpod::launch

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "client/launch/options.h"
@@ -83,7 +84,10 @@ TEST_F(ConfigFileTest, AnExistingFileIsReplacedOnlyWhenAllowed) {
   EXPECT_TRUE(ExportConfig(path_, true, {}).ok());
   EXPECT_EQ(Read(), "{}\n");
   EXPECT_EQ(ExportConfig("/no/such/folder/x", false, {}).message(),
-            "--export-config: cannot write /no/such/folder/x");
+            "--export-config: cannot write /no/such/folder/x: No such file or directory");
+  const std::string folder = std::filesystem::temp_directory_path().string();
+  EXPECT_EQ(ExportConfig(folder, true, {}).message(),
+            "--export-config: " + folder + " is a directory");
 }
 
 TEST_F(ConfigFileTest, CommandLineWins) {
