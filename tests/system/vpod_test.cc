@@ -241,6 +241,8 @@ TEST(VpodTest, AStoppedAgentIsNamedWithWhatContinuesIt) {
   const Outcome status = pod.Run({"vpod", "status"});
   EXPECT_EQ(status.code, 1);
   EXPECT_NE(status.out.find("in part: " + text), std::string::npos) << status.out;
+  const std::string doctor = pod.Run({"vpod", "doctor"}).out;
+  EXPECT_NE(doctor.find("FAIL " + text + "\n"), std::string::npos) << doctor;
   const Outcome up = pod.Run({"vpod", "up"});
   EXPECT_EQ(up.code, 1);
   EXPECT_NE(up.err.find(text), std::string::npos) << up.err;

@@ -192,7 +192,9 @@ void CheckPartitions(const std::vector<vipuuser::Partition>& partitions, Report&
 void CheckController(const Pod& pod, const PodShape& shape, Report& report) {
   vipu::Client client(ApiOf(shape), std::chrono::seconds(3));
   const auto agents = client.ListAgents();
-  report.Check(agents.ok(), absl::StrCat("the controller answers on port ", shape.api_port),
+  report.Check(agents.ok(),
+               absl::StrCat("the controller ", agents.ok() ? "answers" : "does not answer",
+                            " on port ", shape.api_port),
                absl::StrCat("see ", pod.ServerLog()));
   if (!agents.ok()) return;
   CheckMachines(pod, *agents, report);
@@ -245,6 +247,8 @@ Diagnosis Diagnose(const Pod& pod) {
                  absl::StrCat("'vpod up' restores the POD, 'vpod down' removes it; see ",
                               pod.AgentLog(agent)));
   }
+  if (const std::string stopped = pod.StoppedDaemon(*shape); !stopped.empty())
+    report.Check(false, stopped, "");
   report.Check(!shape->unfinished,
                shape->unfinished ? "the POD has not been set up" : "the POD has been set up",
                "'vpod up' finishes what was interrupted");
