@@ -176,6 +176,10 @@ void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
     Refuse("--checkpoints needs --recompute with another value than none");
   if (is_given("--checkpoints") && plan.request.recomputation == compiler::Recomputation::kNormOnly)
     Refuse("--checkpoints has no effect with --recompute norm-only");
+  if (!arch::IsPowerOfTwo(network.ipus)) {
+    Refuse(absl::StrCat("--ipus-per-replica: ", network.ipus, " is not a power of two up to ",
+                        arch::kMaxIpusPerReplica));
+  }
   // Phases of one IPU still use streaming memory.
   if (is_given("--schedule") && !plan.search && network.ipus == 1 &&
       plan.request.schedule != compiler::Schedule::kPhased)
