@@ -708,6 +708,32 @@ TEST(VpodTest, DamagedStateIsNamedAndClearedAway) {
   EXPECT_EQ(up.code, 0) << up.err;
 }
 
+// What cannot be read is neither gone nor damaged: nobody is told to remove it.
+TEST(VpodTest, StateThatCannotBeReadIsNotTakenForGone) {
+  TestPod pod(4);
+  // To the superuser a file is closed only without these capabilities.
+  const auto run = [&](std::vector<std::string> words) {
+    const std::vector<std::string> without = {"setpriv", "--bounding-set",
+                                              "-dac_override,-dac_read_search"};
+    if (geteuid() == 0) words.insert(words.begin(), without.begin(), without.end());
+    return pod.Run(words);
+  };
+  const std::string shape = pod.home() + "/pod.json", log = pod.home() + "/vipu-server.log";
+  const std::string closed = pod.directory() + "/closed";
+  fs::create_directory(closed);
+  for (const std::string& path : {shape, log, closed}) ASSERT_EQ(chmod(path.c_str(), 0), 0);
+  for (const char* command : {"env", "status", "up"})
+    ExpectRefused(run({"vpod", command}), 1, "cannot read " + shape + ": Permission denied\n");
+  EXPECT_EQ(run({"vpod", "doctor"}).out.find("'vpod down'"), std::string::npos);
+  ExpectRefused(run({"vpod", "logs"}), 1, "cannot read " + log + ": Permission denied\n");
+  const Outcome backup = run({"vipu-admin", "backup", closed + "/b"});
+  EXPECT_EQ(backup.code, 1);
+  EXPECT_EQ(backup.err, "backup (" + closed + "/b): failed. cannot write " + closed +
+                            "/b: Permission denied\n");
+  for (const std::string& path : {shape, log, closed}) chmod(path.c_str(), 0700);
+  EXPECT_EQ(pod.Run({"vpod", "status"}).code, 0);
+}
+
 TEST(VpodTest, BowMachinesRunFaster) {
   TestPod pod(0);
   const Outcome up = pod.Shell(Up(pod, "--pod 4 --machine-type bow2000"));

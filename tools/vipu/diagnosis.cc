@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -170,7 +171,8 @@ absl::Status TestCluster(const Call& call) {
 
 absl::Status BackUp(const Call& call) {
   // Before the controller is asked: a backup is not to be lost to the next one.
-  if (std::filesystem::exists(std::filesystem::symlink_status(call.id)))
+  std::error_code error;  // of a directory that is closed to us, which writing the file names
+  if (std::filesystem::exists(std::filesystem::symlink_status(call.id, error)))
     return absl::AlreadyExistsError("The file exists already; name a new one.");
   VPOD_ASSIGN_OR_RETURN(const auto backup, call.client.Backup());
   const auto& [bytes, summary] = backup;

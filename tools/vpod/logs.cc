@@ -98,6 +98,10 @@ absl::Status PrintLogs(const Pod& pod, const std::string& daemon, size_t lines) 
     PrintNew(name, path, lines, place);
     if (place.file != 0) continue;
     VPOD_RETURN_IF_ERROR(base::CheckIsFileOrNothing(path));
+    if (access(path.c_str(), R_OK) != 0 && errno != ENOENT && errno != ENOTDIR) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+    }
     return absl::NotFoundError(
         absl::StrCat("there is no log ", path, "; 'vpod up' brings up a POD, which writes it"));
   }

@@ -208,7 +208,13 @@ absl::StatusOr<PodShape> Pod::Shape() const {
 }
 
 absl::StatusOr<PodShape> Pod::ShapeAsItIs() const {
+  errno = 0;
   std::ifstream file(home_ + "/pod.json");
+  // Such a POD is there, and must not be taken for one that is gone.
+  if (!file && errno != ENOENT && errno != ENOTDIR) {
+    return absl::DataLossError(
+        absl::StrCat("cannot read ", home_, "/pod.json: ", std::strerror(errno)));
+  }
   if (!file && ServerPid() > 0) {
     return absl::DataLossError(
         absl::StrCat(home_, "/pod.json is gone while the POD runs; 'vpod down' removes it"));

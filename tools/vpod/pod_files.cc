@@ -1,6 +1,10 @@
 // What a POD keeps in its directory: access to it, and how it becomes what a backup says.
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -114,6 +118,10 @@ absl::Status Pod::TakeAdministrator(PodShape& shape) const {
   Account account = AccountIn(ClientConfig());
   if (account.key.empty()) {
     if (shape.unfinished) return absl::OkStatus();  // the key is not made yet
+    if (access(ClientConfig().c_str(), R_OK) != 0 && errno != ENOENT) {
+      return absl::DataLossError(
+          absl::StrCat("cannot read ", ClientConfig(), ": ", std::strerror(errno)));
+    }
     return absl::DataLossError(
         absl::StrCat(ClientConfig(),
                      " has no access key of the administrator; put the file back, or 'vpod "
