@@ -102,6 +102,8 @@ absl::StatusOr<std::optional<RunRecord>> RunningFile::Read(const std::string& da
   if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return std::nullopt;
   const std::optional<Slot> slot = Newest(base::ReadFile(path));
   if (slot.has_value()) return slot->record;
+  if (access(path.c_str(), R_OK) != 0)
+    return absl::DataLossError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
   return absl::DataLossError(absl::StrCat(path, " is damaged"));
 }
 
