@@ -396,6 +396,14 @@ NO_MODEL = "Expected a torch.nn.Module or a callable"
 POSITIONAL_MISMATCH = (
     "Number of positional arguments mismatch: expected %d arguments but got %d"
 )
+STATE_ADDED = (
+    "The parameter or buffer '%s' is none of those that the model was compiled with: call destroy()"
+    " and wrap the model again"
+)
+STATE_CHANGED = (
+    "The parameter or buffer '%s' was %s when the model was compiled, and %s now: call destroy()"
+    " and wrap the model again"
+)
 SHAPE_MISMATCH = "Shape mismatch for %s: expected %s but got %s"
 TOO_MANY_ARGUMENTS = "Too many arguments provided: expected %s (%d) but got %d"
 TYPE_MISMATCH = "Type mismatch for %s: expected %s but got %s"

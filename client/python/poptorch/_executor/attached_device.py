@@ -1,7 +1,7 @@
 """What a model does with IPUs: it attaches to them, leaves them, and goes on where it was."""
 
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Collection, Dict, List, Optional
 
 import torch
 
@@ -29,7 +29,8 @@ class AttachedDevice:
     _options: Any
     _training: bool
     _device_optimizer: Optional[DeviceOptimizer]
-    _on_device: Optional[Tuple]
+    _on_device: Optional[_weights.Versions]
+    _compiled_state: Dict[str, str]
     _other_state: Dict[str, torch.Tensor]
     _rng_state: Optional[List[int]]
 
@@ -84,7 +85,7 @@ class AttachedDevice:
             poptorch.Error: no IPUs are attached.
         """
         self._check_attached()
-        self._other_state = self._beside_weights()
+        self._other_state = self._beside_weights(self._keep_written())
         self._rng_state = random_state(self._core)
         self._leave_device()
 
@@ -118,9 +119,13 @@ class AttachedDevice:
 
     # --- State beside the weights.
 
-    def _beside_weights(self) -> Dict[str, torch.Tensor]:
-        """What the device has beside weights: the optimiser's state, random numbers."""
-        weights = {on_device(name) for name, _ in self._tensors()}
+    def _beside_weights(self, kept: Collection[str] = ()) -> Dict[str, torch.Tensor]:
+        """What the device has beside weights: the optimiser's state, random numbers.
+
+        Args:
+            kept: names of weights there that are wanted, too.
+        """
+        weights = {on_device(name) for name in self._compiled_state}.difference(kept)
         found = {
             name: torch.empty(size, dtype=torch.uint8)
             for name, (_, _, size) in self._core.variables().items()

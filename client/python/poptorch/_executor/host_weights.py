@@ -1,10 +1,11 @@
 """The weights of a model: which side has newer ones, and how they get to the other."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch import nn
 
+from .. import _errors
 from .._logging import logger, native
 from . import weights as _weights
 from .core import call as core_call
@@ -18,7 +19,9 @@ class HostWeights:
     _user_model: Any
     _core: Optional[Any]
     _training: bool
-    _on_device: Optional[Tuple]
+    _on_device: Optional[_weights.Versions]
+    _compiled_state: Dict[str, str]
+    _kept: Dict[str, _weights.Mark]
     _written: frozenset
 
     def _tensors(self) -> List[Tuple[str, torch.Tensor]]:
@@ -30,40 +33,94 @@ class HostWeights:
         """The states of the wrapped models whose tensors this one has."""
         return _weights.weights_of(tensor for _, tensor in self._tensors())
 
-    def _versions(self) -> Tuple:
-        """What differs as soon as the host or a device has written a wrapped tensor."""
-        tensors = [tensor for _, tensor in self._tensors()]
-        states = _weights.weights_of(tensors)
-        return (*((id(state), state.version) for state in states), *_weights.edits(tensors))
+    def _versions(self) -> _weights.Versions:
+        """What differs as soon as the host or a device has written the model's tensors."""
+        return _weights.versions(self._tensors())
 
     def _upload(self) -> None:
         """Writes the weights to the device, unless it has them."""
         for state in self._states():
             if state.newest_on() is not self:
                 state.to_host()  # another model on these weights has trained
-        if self._on_device != self._versions():
-            logger.debug("Implicit copyWeightsToDevice()")
+        before, now = self._on_device, self._versions()
+        if now.same(before):
+            return
+        logger.debug("Implicit copyWeightsToDevice()")
+        if self._training or before is None or before.states != now.states:
             self._write_weights()
+            return
+        # Nobody trains these tensors, so the device may have newer values of those that forward
+        # writes.
+        self._write_weights({n for n, mark in now.marks.items() if mark != before.marks.get(n)})
 
-    def _write_weights(self) -> None:
+    def _write_weights(self, names: Optional[Set[str]] = None) -> None:
+        """Writes the host's tensors to the device.
+
+        Args:
+            names: of the tensors to write; by default all, except those of which the device has
+                kept newer values.
+        """
         for state in self._states():
             state.to_host()
-        tensors = [(on_device(name), tensor) for name, tensor in self._tensors()]
-        if tensors:
+        tensors = self._tensors()
+        self._check_state(tensors)
+        marks = self._versions().marks
+        chosen = [
+            (on_device(name), tensor)
+            for name, tensor in tensors
+            if (names is None or name in names) and self._kept.get(name) != marks[name]
+        ]
+        if chosen:
             native.debug("Writing weights from host to IPU memory.")
-        memory = _weights.HostMemory(tensors)
+        memory = _weights.HostMemory(chosen)
         core_call(self._core.write_state, memory.entries)
         self._on_device = self._versions()
+        self._kept = {}
 
-    def read_weights(self) -> None:
-        """Writes what the device has changed into the model's tensors."""
+    def _note_state(self) -> None:
+        """Takes note of the parameters and buffers that the model is compiled with."""
+        self._compiled_state = {name: _kind_of(tensor) for name, tensor in self._tensors()}
+
+    def _check_state(self, tensors: List[Tuple[str, torch.Tensor]]) -> None:
+        """Raises poptorch.Error if these are not the tensors that the model was compiled with."""
+        given = {name: _kind_of(tensor) for name, tensor in tensors}
+        for name, kind in self._compiled_state.items():
+            if name not in given:
+                raise _errors.py_error(_errors.STATE_CHANGED % (name, kind, "is gone"))
+            if kind != given[name]:
+                raise _errors.py_error(_errors.STATE_CHANGED % (name, kind, f"is {given[name]}"))
+        for name in given:
+            if name not in self._compiled_state:
+                raise _errors.py_error(_errors.STATE_ADDED % name)
+
+    def _keep_written(self) -> Set[str]:
+        """The names of tensors whose values the model goes on with when it has IPUs again.
+
+        Those are what forward writes while nobody trains: the host's tensors stay as they are.
+        """
+        before = self._on_device
+        if self._training or self._states() or before is None:
+            return set()
+        now = self._versions().marks
+        self._kept = {n: now[n] for n in self._written if now.get(n) == before.marks.get(n)}
+        return {on_device(name) for name in self._kept}
+
+    def read_weights(self, replaced: bool = False) -> None:
+        """Writes what the device has changed into the model's tensors.
+
+        Args:
+            replaced: whether also into tensors that the program has put in the place of those
+                whose values the device got.
+        """
+        before = self._on_device
         chosen = [
             (on_device(name), tensor)
             for name, tensor in self._tensors()
-            if name in self._written or (self._training and isinstance(tensor, nn.Parameter))
+            if (name in self._written or (self._training and isinstance(tensor, nn.Parameter)))
+            and (replaced or before is None or before.has(name, tensor))
         ]
         native.debug("Writing weights from IPU to host.")
-        were_equal = self._on_device == self._versions()
+        were_equal = self._versions().same(before)
         memory = _weights.HostMemory(chosen)
         core_call(self._core.read_state, memory.entries)
         memory.written()
@@ -77,12 +134,18 @@ class HostWeights:
             poptorch.Error: no IPUs are attached.
         """
         self._check_attached()
-        if not self._bring_weights(implicit=False):
-            self.read_weights()
+        self._check_state(self._tensors())
+        if not self._bring_weights(implicit=False) or self._has_replaced():
+            self.read_weights(replaced=True)
 
     def copyWeightsToHostIfNeeded(self) -> bool:
         """The same if the device has newer ones; whether it had."""
         return self._bring_weights(implicit=True)
+
+    def _has_replaced(self) -> bool:
+        """Whether the program has put others in the place of tensors that the device got."""
+        before = self._on_device
+        return before is not None and not all(before.has(*named) for named in self._tensors())
 
     def _bring_weights(self, implicit: bool) -> bool:
         stale = [state for state in self._states() if state.newest_on() is self]
@@ -99,6 +162,7 @@ class HostWeights:
         self._check_attached()
         for state in self._states():
             state.host_is_newer()
+        self._kept = {}
         self._write_weights()
 
     def load_state_dict(self, state_dict: Dict[str, Any], strict: bool = True) -> Any:
@@ -113,3 +177,8 @@ class HostWeights:
         """The model's state, with plain tensors."""
         self.copyWeightsToHostIfNeeded()
         return self._user_model.state_dict(*args, **kwargs)
+
+
+def _kind_of(tensor: torch.Tensor) -> str:
+    """Type and shape of a tensor in words."""
+    return f"{tensor.dtype} {list(tensor.shape)}"

@@ -75,7 +75,9 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
         self._anchors: Optional[Anchors] = None
         self._prints: Optional[Prints] = None
         self._counters = None  # of the compiled model, once they were asked for
-        self._on_device: Optional[Tuple] = None  # versions of the weights there
+        self._on_device: Optional[_weights.Versions] = None  # of the weights there
+        self._compiled_state: Dict[str, str] = {}  # types and shapes of parameters and buffers
+        self._kept: Dict[str, _weights.Mark] = {}  # tensors with newer values in _other_state
         self._written: frozenset = frozenset()  # names of state that forward writes
         self._other_state: Dict[str, torch.Tensor] = {}  # of a device that was left
         self._rng_state: Optional[List[int]] = None  # the same, or for the next device
@@ -268,7 +270,8 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
         anchors.compiled(model, captured.tape.values)
         self._core, self._captured, self._anchors = model, captured, anchors
         self._on_device, self._other_state, self._rng_state = None, {}, None
-        self._counters, self._has_run = None, False
+        self._counters, self._has_run, self._kept = None, False, {}
+        self._note_state()
         if self._training:
             self._device_optimizer.compiled(model)
 
@@ -309,7 +312,7 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
     def _forget(self) -> None:
         """Forgets the compiled model, and gives the user's model its class back."""
         self._core = self._captured = self._names = self._anchors = self._counters = None
-        self._other_state, self._rng_state = {}, None
+        self._other_state, self._rng_state, self._kept = {}, None, {}
         self._has_run = False
         if self._training and isinstance(self._model, nn.Module):
             self._unwrap()

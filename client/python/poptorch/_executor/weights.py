@@ -6,7 +6,7 @@ Functions that only ask for a shape or type do not.
 """
 
 import weakref
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import nn
@@ -41,7 +41,7 @@ class Weights:
 
     Attributes:
         version: rises whenever a device trains, or the host may have changed values in a way that
-            `edits` does not count.
+            `Mark.edits` does not count.
     """
 
     def __init__(self) -> None:
@@ -174,14 +174,54 @@ def weights_of(tensors: Iterable[torch.Tensor]) -> List[Weights]:
     return list(found.values())
 
 
-def edits(tensors: Iterable[torch.Tensor]) -> Tuple[int, ...]:
-    """Numbers that rise with each write to wrapped tensors: in place, by index, through views."""
+class Mark(NamedTuple):
+    """What differs once the host has written a tensor, or has another one in its place.
+
+    Attributes:
+        identity: of the tensor.
+        address: of its elements, which `.data = other` changes.
+        edits: how often it was written: in place, by index, through views.
+    """
+
+    identity: int
+    address: int
+    edits: int
+
+
+class Versions(NamedTuple):
+    """What differs as soon as the host or a device has written a tensor of a model.
+
+    Attributes:
+        states: of the wrapped models that have the tensors.
+        marks: those of the tensors, by name.
+        tensors: the tensors, so that no others get their identities.
+    """
+
+    states: Tuple[Tuple[int, int], ...]
+    marks: Dict[str, Mark]
+    tensors: Tuple[torch.Tensor, ...]
+
+    def same(self, other: Optional["Versions"]) -> bool:
+        """Whether nothing has been written in between."""
+        return other is not None and self.states == other.states and self.marks == other.marks
+
+    def has(self, name: str, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is the one that had the name."""
+        return name in self.marks and self.marks[name].identity == id(tensor)
+
+
+def versions(named: List[Tuple[str, torch.Tensor]]) -> Versions:
+    """The versions of tensors with their names."""
+    states = weights_of(tensor for _, tensor in named)
     with torch._C.DisableTorchFunction():
-        return tuple(
-            tensor._version
-            for tensor in tensors
-            if _LINK in tensor.__dict__ and not tensor.is_inference()
-        )
+        marks = {
+            name: Mark(
+                id(tensor), tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
+            )
+            for name, tensor in named
+        }
+    numbers = tuple((id(state), state.version) for state in states)
+    return Versions(numbers, marks, tuple(tensor for _, tensor in named))
 
 
 def named_state(module: nn.Module) -> List[Tuple[str, torch.Tensor]]:

@@ -104,6 +104,96 @@ class WritesTest(unittest.TestCase):
         torch.testing.assert_close(after, before - 0.1 * self.x.double())
         training.destroy()
 
+    def test_tensors_in_the_place_of_others_keep_their_values(self):
+        model, training = self.training()
+        training(self.x)
+        model.fc.weight = nn.Parameter(torch.full((2, 2), 0.5))
+        trained = model.fc.bias.detach().clone()  # brings the weights, which the new one is none of
+        self.assertFalse(torch.equal(trained, torch.zeros(2)))
+        torch.testing.assert_close(model.fc.weight.detach(), torch.full((2, 2), 0.5))
+        training(self.x)
+        training.copyWeightsToHost()
+        wanted = torch.tensor([[0.4, 0.3], [0.4, 0.3]])
+        torch.testing.assert_close(model.fc.weight.detach(), wanted)
+        training.destroy()
+
+    def test_other_parameters_than_at_compilation_are_refused(self):
+        for change, text in (
+            (lambda fc: fc.half(), "'fc.weight' was torch.float32 .2, 2. .* is torch.float16"),
+            (lambda fc: setattr(fc, "weight", nn.Parameter(torch.ones(3, 2))), "float32 .3, 2. now"),
+            (lambda fc: setattr(fc, "bias", None), "'fc.bias' was .* gone now: call destroy"),
+            (lambda fc: setattr(fc, "scale", nn.Parameter(torch.ones(1))), "'fc.scale' is none"),
+        ):
+            with self.subTest(text):
+                model, training = self.training()
+                training(self.x)
+                change(model.fc)
+                with self.assertRaisesRegex(poptorch.Error, text):
+                    training(self.x)
+                training.destroy()
+
+
+class InferenceWritesTest(unittest.TestCase):
+    """The same for a model that nobody trains."""
+
+    WRITES = (*WritesTest.WRITES[1:5], *WritesTest.WRITES[6:])
+
+    def setUp(self):
+        class Model(nn.Module):
+            """A layer, and a buffer that counts the calls."""
+
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(2, 2)
+                self.register_buffer("calls", torch.zeros(()))
+
+            def forward(self, x):
+                self.calls += 1
+                return self.fc(x), self.calls
+
+        self.x = torch.tensor([[1.0, 2.0]])
+        self.model = Model()
+        options = poptorch.Options().showCompilationProgressBar(False)
+        self.inference = poptorch.inferenceModel(self.model, options)
+        self.addCleanup(self.inference.destroy)
+
+    def check(self, calls):
+        """A call computes with the host's weights, and the device has counted the calls."""
+        result, count = self.inference(self.x)
+        torch.testing.assert_close(result, self.model.fc(self.x).detach())
+        self.assertEqual(int(count), calls)
+
+    def test_each_reaches_the_device(self):
+        for number, write in enumerate(self.WRITES):
+            with self.subTest(f"{number} {write.__name__}"):
+                nn.init.normal_(self.model.fc.weight)
+                self.check(2 * number + 1)
+                with torch.no_grad():
+                    write(self.model.fc.weight)
+                self.check(2 * number + 2)
+
+    def test_other_tensors_reach_the_device(self):
+        self.check(1)
+        self.model.fc.weight = nn.Parameter(torch.ones(2, 2))
+        self.check(2)
+        self.model.fc = nn.Linear(2, 2)
+        self.check(3)
+        self.model.calls = torch.tensor(7.0)
+        self.check(8)
+
+    def test_what_forward_has_written_is_kept_without_ipus(self):
+        self.check(1)
+        self.inference.detachFromDevice()
+        self.assertEqual(int(self.model.calls), 0)
+        nn.init.normal_(self.model.fc.weight)
+        self.check(2)
+        self.inference.detachFromDevice()
+        self.inference.attachToDevice()
+        self.check(3)
+        self.inference.detachFromDevice()
+        self.model.calls.fill_(7)
+        self.check(8)
+
 
 if __name__ == "__main__":
     unittest.main()
