@@ -1,7 +1,8 @@
 """What a model does with IPUs: it attaches to them, leaves them, and goes on where it was."""
 
+import contextlib
 import weakref
-from typing import Any, Collection, Dict, List, Optional
+from typing import Any, Collection, Dict, Iterator, List, Optional
 
 import torch
 
@@ -31,6 +32,7 @@ class AttachedDevice:
     _device_optimizer: Optional[DeviceOptimizer]
     _on_device: Optional[_weights.Versions]
     _compiled_state: Dict[str, str]
+    _kept: Dict[str, _weights.Mark]
     _other_state: Dict[str, torch.Tensor]
     _rng_state: Optional[List[int]]
 
@@ -85,25 +87,35 @@ class AttachedDevice:
             poptorch.Error: no IPUs are attached.
         """
         self._check_attached()
-        self._other_state = self._beside_weights(self._keep_written())
-        self._rng_state = random_state(self._core)
+        with self._losing_device():
+            self._other_state = self._beside_weights(self._keep_written())
+            self._rng_state = random_state(self._core)
         self._leave_device()
 
     def _leave_device(self) -> None:
         """Reads weights and the optimiser's state, and gives the IPUs to others."""
-        try:
+        with self._losing_device():
             self.copyWeightsToHostIfNeeded()
             if self._training:
                 self._device_optimizer.leave()
-        except _errors.RecoverableError:
-            self._lose_device()
-            raise
         self._core.detach()
         native.debug("Detached from device")
 
-    def _lose_device(self) -> None:
+    @contextlib.contextmanager
+    def _losing_device(self) -> Iterator[None]:
+        """A context in which the model leaves IPUs that fail."""
+        try:
+            yield
+        except _errors.RecoverableError:
+            self.lose_device()
+            raise
+
+    def lose_device(self) -> None:
         """Leaves IPUs that have failed. What they had is lost: the host's values are the newest."""
+        if not self.isAttachedToDevice():
+            return
         self._core.detach()
+        self._other_state, self._rng_state, self._kept = {}, None, {}
         lost = [state.device_is_lost(self) for state in self._states()]
         if any(lost):
             logger.warning(_errors.WEIGHTS_LOST)

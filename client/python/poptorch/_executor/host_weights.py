@@ -135,8 +135,9 @@ class HostWeights:
         """
         self._check_attached()
         self._check_state(self._tensors())
-        if not self._bring_weights(implicit=False) or self._has_replaced():
-            self.read_weights(replaced=True)
+        with self._losing_device():
+            if not self._bring_weights(implicit=False) or self._has_replaced():
+                self.read_weights(replaced=True)
 
     def copyWeightsToHostIfNeeded(self) -> bool:
         """The same if the device has newer ones; whether it had."""
@@ -163,7 +164,8 @@ class HostWeights:
         for state in self._states():
             state.host_is_newer()
         self._kept = {}
-        self._write_weights()
+        with self._losing_device():
+            self._write_weights()
 
     def load_state_dict(self, state_dict: Dict[str, Any], strict: bool = True) -> Any:
         """Sets the model's parameters and buffers, on the device as well if it is attached."""

@@ -39,7 +39,7 @@ class _Failed:
     def _fail(*_):
         raise poptorch.poptorch_core.StatusError("UNAVAILABLE", "the agent is away")
 
-    run = read_state = _fail
+    run = read_state = write_state = _fail
 
 
 class LostDeviceTest(unittest.TestCase):
@@ -90,6 +90,55 @@ class LostDeviceTest(unittest.TestCase):
         self.assertIs(type(self.model.fc.weight), nn.Parameter)
         self.assertTrue(torch.equal(self.model.fc.weight, self.read))
         self.training.destroy()
+
+    def fail_idle(self):
+        """The IPUs fail between two calls."""
+        self.training(self.x)
+        self.training._core = _Failed(self.core)
+
+    def check_left(self):
+        """The model has left its IPUs, and the next call attaches to others."""
+        self.assertFalse(self.training.isAttachedToDevice())
+        self.assertTrue(torch.equal(self.model.fc.weight, self.read))
+        self.training._core = self.core
+        self.training(self.x)
+        self.assertFalse(torch.equal(self.model.fc.weight, self.read))
+        self.training.destroy()
+
+    def test_who_reads_weights_hears_of_it_once(self):
+        for read in (
+            lambda: self.model.fc.weight.sum(),
+            lambda: self.model.state_dict(),
+            lambda: self.training.copyWeightsToHost(),
+            lambda: self.training.detachFromDevice(),
+        ):
+            self.setUp()
+            self.fail_idle()
+            with self.assertLogs("poptorch::python", "WARNING") as lines:
+                with self.assertRaisesRegex(poptorch.RecoverableError, "the agent is away"):
+                    read()
+            self.assertEqual(len(lines.output), 1)
+            self.check_left()
+
+    def test_a_call_that_writes_weights(self):
+        self.model.state_dict()
+        self.training._core = _Failed(self.core)
+        self.model.fc.weight.data.add_(0.0)
+        with self.assertRaisesRegex(poptorch.RecoverableError, "the agent is away"):
+            self.training(self.x)
+        self.check_left()
+
+    def test_a_run_that_is_cancelled(self):
+        self.fail_idle()
+
+        def cancelled(*_):
+            raise KeyboardInterrupt
+
+        self.training._core.run = cancelled
+        with self.assertLogs("poptorch::python", "WARNING"):
+            with self.assertRaises(KeyboardInterrupt):
+                self.training(self.x)
+        self.check_left()
 
 
 if __name__ == "__main__":

@@ -172,9 +172,10 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
 
     def _upload_all(self) -> None:
         """Gives the device the weights and the state of the optimiser that it has not."""
-        self._upload()
-        if self._training:
-            self._device_optimizer.upload()
+        with self._losing_device():
+            self._upload()
+            if self._training:
+                self._device_optimizer.upload()
 
     def compile(self, *args, **kwargs) -> None:
         """Captures and compiles the model for arguments like these, and attaches to IPUs.
@@ -332,10 +333,13 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
         except KeyboardInterrupt:
             # The device takes no further run, and still has its variables.
             self._has_trained()
-            self.detachFromDevice()
+            try:
+                self.detachFromDevice()
+            except _errors.RecoverableError as error:
+                logger.error("The IPUs of a run that was cancelled have failed: %s", error)
             raise
         except _errors.RecoverableError:
-            self._lose_device()
+            self.lose_device()
             raise
         except _errors.Error:
             self._has_trained()

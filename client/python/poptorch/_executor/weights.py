@@ -11,6 +11,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 import torch
 from torch import nn
 
+from .. import _errors
 from .._logging import logger
 from .replica_groups import replica_grouping
 
@@ -52,7 +53,8 @@ class Weights:
         """A device has trained.
 
         Args:
-            owner: its `read_weights()` brings the values to the host, when they are wanted.
+            owner: its `read_weights()` brings the values to the host, when they are wanted; its
+                `lose_device()` gives the device up, if that fails.
         """
         self._owner = weakref.ref(owner)
         self.version += 1
@@ -75,6 +77,10 @@ class Weights:
             before, self._owner = self._owner, None
             try:
                 owner.read_weights()
+            except _errors.RecoverableError:
+                self._owner = before
+                owner.lose_device()
+                raise
             except BaseException:
                 self._owner = before
                 raise
