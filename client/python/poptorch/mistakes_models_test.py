@@ -198,9 +198,21 @@ def dynamic_shape(name):
     infer(lambda model, y: getattr(torch, name)(y))
 
 
-@mistake(poptorch.Error, "Zero-sized tensors are unsupported")
+@mistake(poptorch.Error, "Zero-sized tensors are unsupported.* in the model at .*_test.py:[0-9]+")
 def zero_sized():
     infer(lambda model, y: y[:0] * 2)
+
+
+@mistake(
+    poptorch.Error, "type .* of the input x: the IPU has no such", torch.bfloat16, torch.complex64
+)
+def input_of_type(value):
+    poptorch.inferenceModel(lambda x: x + 1, quiet())(torch.ones(2, dtype=value))
+
+
+@mistake(poptorch.Error, "aten::item is only supported in eager mode", "{:.3f}", "{:8}")
+def formatted(value):
+    infer(lambda model, y: y if value.format(y.mean()) else y)
 
 
 @mistake(poptorch.Error, "Your compiled model is empty")

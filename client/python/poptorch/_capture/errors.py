@@ -116,14 +116,20 @@ def no_history(tensor) -> Error:
     )
 
 
-def zero_sized(shape) -> Error:
+def zero_sized(shape, place: Place) -> Error:
     """An operator reads a tensor without elements."""
-    return cpp_error(ZERO_SIZED % list(shape))
+    return cpp_error(f"{ZERO_SIZED % list(shape)}. It is used in {place}.")
 
 
-def unsupported_type(dtype) -> Error:
-    """A tensor's element type has no counterpart on the device."""
-    return cpp_error(f"Unsupported tensor type {dtype}: the IPU has no such type.")
+def unsupported_type(dtype, name: str = "") -> Error:
+    """A tensor's element type has no counterpart on the device.
+
+    Args:
+        dtype: its type.
+        name: its name, if it is an input.
+    """
+    whose = f" of the input {name}" if name else ""
+    return cpp_error(f"Unsupported tensor type {dtype}{whose}: the IPU has no such type.")
 
 
 def strided() -> Error:

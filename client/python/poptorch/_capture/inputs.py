@@ -8,6 +8,7 @@ from torch import nn
 
 from . import errors, patches
 from .recorder import META, Recorder
+from .tape import HELD, dtype_number
 
 
 class Inputs:
@@ -43,6 +44,8 @@ class Inputs:
     def _input(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.layout != torch.strided or tensor.is_quantized:
             raise errors.py_error(f"Input {name} is sparse or quantised, which is not supported")
+        if dtype_number(tensor.dtype) not in HELD:
+            raise errors.unsupported_type(tensor.dtype, name)
         if tensor.requires_grad:
             patches.warn(errors.INPUT_DETACHED)
         stand_in = torch.empty(tensor.shape, dtype=tensor.dtype, device=META)

@@ -311,6 +311,13 @@ def _printed(recorder, old, args, kwargs):
     return f"tensor(<unavailable>, device='{_IPU}', size={tuple(tensor.shape)})"
 
 
+def _formatted(recorder, old, args, kwargs):
+    tensor, *spec = args
+    if recorder.knows(tensor) and spec and spec[0]:
+        raise errors.host_read("aten::item")
+    return old(*args, **kwargs)
+
+
 def _checkpoint_function(recorder, old, args, kwargs):
     """`CheckpointFunction.apply`, which `checkpoint` calls under whatever name it is imported."""
     run, _, *rest = args
@@ -343,6 +350,7 @@ def apply(patches: Patches) -> None:
     patches.wrap(tensor, "type", _type)
     patches.wrap(tensor, "_make_subclass", _make_subclass)
     patches.wrap(tensor, "__repr__", _printed)
+    patches.wrap(tensor, "__format__", _formatted)
     for name in ("numpy", "__array__"):
         patches.wrap(tensor, name, _refuses(lambda: errors.illegal_move(".numpy()")))
     for name in ("tolist", "item"):

@@ -160,7 +160,7 @@ class Recorder:
                 raise errors.no_history(tensor)
             raise errors.not_on_device(tensor)
         if 0 in tensor.shape:
-            raise errors.zero_sized(tensor.shape)
+            raise errors.zero_sized(tensor.shape, self.here())
         return self.storage.read(known[1], stop), stop
 
     def same(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
