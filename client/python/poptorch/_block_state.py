@@ -7,12 +7,15 @@ Outside `capturing` there is no state, and all annotations do nothing.
 """
 
 import contextlib
+import threading
 from typing import Iterator, List, NamedTuple, Optional
 
 from . import _errors
 
 #: The number that an operator before all blocks has; such operators run on IPU 0 in stage 0.
 NO_BLOCK = -1
+
+_lock = threading.RLock()  # of whoever captures
 
 
 class Placement(NamedTuple):
@@ -102,18 +105,19 @@ def current() -> Optional[Placement]:
 
 @contextlib.contextmanager
 def capturing(strategy) -> Iterator[BlockState]:
-    """Makes annotations take effect for one run of forward.
+    """Makes annotations take effect for one run of forward. Other threads wait with theirs.
 
     Args:
         strategy: the execution strategy that places the blocks.
     """
     global _active  # pylint: disable=global-statement
-    if _active is not None:
-        raise _errors.py_error(_errors.NESTED_CAPTURE)
-    strategy.onStartTracing()
-    _active = BlockState(strategy)
-    try:
-        yield _active
-    finally:
-        _active = None
-        strategy.onEndTracing()
+    with _lock:
+        if _active is not None:
+            raise _errors.py_error(_errors.NESTED_CAPTURE)
+        strategy.onStartTracing()
+        _active = BlockState(strategy)
+        try:
+            yield _active
+        finally:
+            _active = None
+            strategy.onEndTracing()

@@ -1,5 +1,6 @@
 """Situations that users of PopTorch have asked about in public, as they meet them."""
 
+import concurrent.futures
 import copy
 import importlib.util
 import os
@@ -10,6 +11,7 @@ import signal
 import sys
 import time
 import unittest
+from unittest import mock
 
 import torch
 from torch import nn
@@ -212,6 +214,33 @@ class Terminal:
         self.read_until(_NOTHING)
         os.close(self._terminal)
         return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+
+class ProcessesTest(unittest.TestCase):
+    """Threads and forks of a program."""
+
+    def test_threads_wait_with_their_captures(self):
+        def infer(number):
+            model = nn.Linear(4, number)
+            result = poptorch.inferenceModel(model, quiet())(torch.ones(2, 4))
+            torch.testing.assert_close(result, model(torch.ones(2, 4)).detach())
+
+        with concurrent.futures.ThreadPoolExecutor(4) as threads:
+            for each in [threads.submit(infer, number) for number in range(1, 9)]:
+                each.result()
+
+    def test_a_fork_leaves_the_model_alone(self):
+        labels = torch.tensor([0, 1])
+        training = poptorch.trainingModel(Classifier(), quiet())
+        training(torch.ones(2, 4), labels)
+        child = os.fork()
+        if child == 0:
+            with mock.patch.object(poptorch.logger, "error", lambda *_: os._exit(3)):
+                del training
+            os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        training(torch.ones(2, 4), labels)
+        training.destroy()
 
 
 class TerminalTest(unittest.TestCase):

@@ -1,5 +1,6 @@
 """Models on IPUs: captured and compiled by their first call, run by each."""
 
+import os
 import sys
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
@@ -68,6 +69,7 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
         self._options._freeze()
         self._training = training
         self._device_optimizer = DeviceOptimizer(self._options, optimizer) if training else None
+        self._process = os.getpid()
         self._core: Optional[Any] = None
         self._parser = ArgParser(model)
         self._captured: Optional[Captured] = None  # what the model was compiled from
@@ -139,6 +141,8 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
     def __del__(self) -> None:
         if "_core" not in self.__dict__ or sys.is_finalizing():
             return
+        if self._process != os.getpid():
+            return  # the IPUs are those of the process that this one was forked from
         try:
             self.destroy()
         except Exception as error:  # pylint: disable=broad-except
