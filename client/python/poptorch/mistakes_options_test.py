@@ -175,6 +175,11 @@ def batch_size(value):
     poptorch.DataLoader(quiet(), [1, 2], batch_size=value)
 
 
+@mistake(TypeError, "mode is .*, must be a poptorch.DataLoaderMode", "async", 1, None)
+def loader_mode(value):
+    poptorch.DataLoader(quiet(), [1, 2], mode=value)
+
+
 # --- Functions.
 
 

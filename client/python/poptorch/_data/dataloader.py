@@ -69,10 +69,12 @@ class DataLoader(torch.utils.data.DataLoader):
             poptorch.Error: `batch_sampler` with one of the arguments that it excludes.
             AssertionError: arguments that exclude each other; shuffled ranges without seed.
             ValueError: a process would have no complete batch.
-            TypeError: the first argument is not a `poptorch.Options`.
+            TypeError: the first argument is not a `poptorch.Options`, or `mode` is of another type.
         """
         if not hasattr(options, "device_iterations"):
             raise TypeError(texts.NOT_OPTIONS % type(options).__name__)
+        if not isinstance(mode, DataLoaderMode):
+            raise TypeError(texts.MODE % (mode,))
         getattr(options, "_freeze", lambda: None)()
         self._options = options
         self._accessor = None
@@ -236,7 +238,9 @@ class DataLoader(torch.utils.data.DataLoader):
         else:
             elements = len(sampler)
             dropped = elements % step
-        if dropped:
+        if elements < step:
+            logger.warning(texts.NO_BATCH, elements, step)
+        elif dropped:
             logger.info(texts.DROPPED, dropped, elements, processes, step)
 
     def _rebatched_mode(self, mode: DataLoaderMode):

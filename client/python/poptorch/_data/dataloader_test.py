@@ -261,6 +261,12 @@ class BatchSamplerTest(unittest.TestCase):
             labels = torch.cat([labels for _, labels in batches]).flatten().tolist()
             self.assertEqual(labels, list(range(sum(rows))))
 
+    def test_no_batch_is_a_warning(self):
+        with self.assertLogs("poptorch::python", "WARNING") as logs:
+            loader = DataLoader(Options(iterations=4), Numbers(11), batch_size=3)
+        self.assertIn("no batch: the dataset has 11 elements, and each call takes 12", *logs.output)
+        self.assertEqual(len(loader), 0)
+
     def test_warnings(self):
         def load(sampler):
             with self.assertLogs("poptorch::python", "WARNING") as logs:

@@ -10,6 +10,7 @@ BATCH_DIMENSION = (
 
 # --- DataLoader.
 NOT_OPTIONS = "The first argument of poptorch.DataLoader must be a poptorch.Options, but is a %s"
+MODE = "mode is %r, must be a poptorch.DataLoaderMode"
 BATCH_SIZE = "batch_size is %d, must be at least 1"
 NO_BATCH_SIZE = "batch_size=None not allowed when using auto_distributed_partitioning."
 NO_BATCH_SIZE_TO_REBATCH = "batch_size=None not allowed with DataLoaderMode.AsyncRebatched."
@@ -59,6 +60,10 @@ BATCH_SAMPLER_LENGTH = (
     "The `batch_sampler` __len__ method is not implemented and drop_last=False. The last tensor may"
     " have fewer than %d batches. To avoid having to handle this special case switch to"
     " drop_last=True"
+)
+NO_BATCH = (
+    "DataLoader: there is no batch: the dataset has %d elements, and each call takes %d. Use fewer"
+    " deviceIterations, replicas or gradientAccumulation, a smaller batch_size, or drop_last=False"
 )
 DROPPED = "DataLoader: %d of %d elements are dropped per epoch (%d processes take %d at each step)"
 
