@@ -72,6 +72,15 @@ def _restored(name, args, fields):
     return error
 
 
+def recoverable(error: Error) -> RecoverableError:
+    """An error of IPUs that failed, or of which there are none at the moment."""
+    if isinstance(error, RecoverableError):
+        return error
+    return RecoverableError(
+        error.message, type=error.type, location=error.location, recovery_action="IPU_RESET"
+    )
+
+
 def py_error(text: str) -> Error:
     """An error of the Python layer: its text begins with 'poptorch_py_error'."""
     return Error(f"'poptorch_py_error': {text}", message=text, type="poptorch_py_error")

@@ -33,6 +33,7 @@ class AttachedDevice:
     _on_device: Optional[_weights.Versions]
     _compiled_state: Dict[str, str]
     _kept: Dict[str, _weights.Mark]
+    _has_lost_device: bool
     _other_state: Dict[str, torch.Tensor]
     _rng_state: Optional[List[int]]
 
@@ -45,9 +46,15 @@ class AttachedDevice:
         try:
             load(self._core, uses_ipu_model(self._options), device_id, waits, holders=_holders())
             self._go_on()
+        except _errors.Error as error:
+            self._core.detach()
+            if self._has_lost_device:  # whatever keeps the IPUs from coming back may pass
+                raise _errors.recoverable(error) from None
+            raise
         except BaseException:
             self._core.detach()
             raise
+        self._has_lost_device = False
         self._other_state, self._rng_state = {}, None
         _attached.add(self)
 
@@ -115,6 +122,7 @@ class AttachedDevice:
         if not self.isAttachedToDevice():
             return
         self._core.detach()
+        self._has_lost_device = True
         self._other_state, self._rng_state, self._kept = {}, None, {}
         lost = [state.device_is_lost(self) for state in self._states()]
         if any(lost):

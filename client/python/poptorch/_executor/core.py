@@ -76,8 +76,6 @@ def _named(models: Sequence[str]) -> str:
 
 
 def _poptorch_error(code: str, message: str) -> Exception:
-    if code in ("UNAVAILABLE", "ABORTED", "DEADLINE_EXCEEDED"):
-        return _errors.RecoverableError(
-            message, type="poptorch_cpp_error", recovery_action="IPU_RESET"
-        )
-    return _errors.cpp_error(message)
+    error = _errors.cpp_error(message)
+    passes = code in ("UNAVAILABLE", "ABORTED", "DEADLINE_EXCEEDED")
+    return _errors.recoverable(error) if passes else error

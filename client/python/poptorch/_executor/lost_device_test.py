@@ -128,6 +128,29 @@ class LostDeviceTest(unittest.TestCase):
             self.training(self.x)
         self.check_left()
 
+    def test_ipus_that_do_not_come_back_at_once(self):
+        self.fail()
+
+        def load(*_):
+            code = "FAILED_PRECONDITION"
+            raise poptorch.poptorch_core.StatusError(code, "partition is not ACTIVE: p16")
+
+        self.training._core = _Failed(self.core)
+        self.training._core.load = load
+        for _ in range(2):
+            with self.assertRaisesRegex(poptorch.RecoverableError, "is not ACTIVE") as caught:
+                self.training(self.x)
+            self.assertEqual(caught.exception.recovery_action, "IPU_RESET")
+        self.check_left()
+        self.training._core = None
+        self.training(self.x)
+        self.training.detachFromDevice()
+        self.training._core = _Failed(self.training._core)
+        self.training._core.load = load
+        with self.assertRaisesRegex(poptorch.Error, "is not ACTIVE") as caught:
+            self.training(self.x)
+        self.assertNotIsInstance(caught.exception, poptorch.RecoverableError)
+
     def test_a_run_that_is_cancelled(self):
         self.fail_idle()
 

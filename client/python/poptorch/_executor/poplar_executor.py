@@ -85,6 +85,7 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
         self._rng_state: Optional[List[int]] = None  # the same, or for the next device
         self._state: Optional[_weights.Weights] = None
         self._has_run = False
+        self._has_lost_device = False  # and has no other yet
         if training and isinstance(model, nn.Module):
             self._wrap()
         replica_groups.offer(model)
@@ -318,7 +319,7 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
         """Forgets the compiled model, and gives the user's model its class back."""
         self._core = self._captured = self._names = self._anchors = self._counters = None
         self._other_state, self._rng_state, self._kept = {}, None, {}
-        self._has_run = False
+        self._has_run = self._has_lost_device = False
         if self._training and isinstance(self._model, nn.Module):
             self._unwrap()
 
