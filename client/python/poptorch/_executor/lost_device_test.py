@@ -163,6 +163,13 @@ class LostDeviceTest(unittest.TestCase):
                 self.training(self.x)
         self.check_left()
 
+    def test_a_profile_that_cannot_be_written_is_no_failure_of_ipus(self):
+        options = poptorch.Options().showCompilationProgressBar(False)
+        options.enableProfiling("/dev/null/profile")
+        with self.assertRaisesRegex(poptorch.Error, "cannot make the directory") as caught:
+            poptorch.inferenceModel(nn.Linear(3, 2), options)(self.x)
+        self.assertNotIsInstance(caught.exception, poptorch.RecoverableError)
+
 
 if __name__ == "__main__":
     unittest.main()
