@@ -2,7 +2,7 @@
 
 import contextlib
 import weakref
-from typing import Any, Collection, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
@@ -139,18 +139,20 @@ class AttachedDevice:
 
     # --- State beside the weights.
 
-    def _beside_weights(self, kept: Collection[str] = ()) -> Dict[str, torch.Tensor]:
+    def _beside_weights(self, kept: Optional[Dict[str, int]] = None) -> Dict[str, torch.Tensor]:
         """What the device has beside weights: the optimiser's state, random numbers.
 
         Args:
-            kept: names of weights there that are wanted, too.
+            kept: bytes of the weights there that are wanted, too.
         """
-        weights = {on_device(name) for name in self._compiled_state}.difference(kept)
-        found = {
-            name: torch.empty(size, dtype=torch.uint8)
+        weights = {on_device(name) for name in self._compiled_state}
+        sizes = {
+            name: size
             for name, (_, _, size) in self._core.variables().items()
             if name not in weights
         }
+        sizes.update(kept or {})
+        found = {name: torch.empty(size, dtype=torch.uint8) for name, size in sizes.items()}
         # An optimiser with state of its own reads the newest one by itself, and says so.
         if self._training and not self._device_optimizer.is_behind:
             _log_optimizer(_FROM_DEVICE, found)

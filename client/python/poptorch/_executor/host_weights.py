@@ -93,22 +93,30 @@ class HostWeights:
             if name not in self._compiled_state:
                 raise _errors.py_error(_errors.STATE_ADDED % name)
 
-    def _keep_written(self) -> Set[str]:
-        """The names of tensors whose values the model goes on with when it has IPUs again.
+    def _keep_written(self) -> Dict[str, int]:
+        """Bytes of the tensors whose values the model goes on with when it has IPUs again.
 
         Those are what forward writes while nobody trains: the host's tensors stay as they are.
         """
         before = self._on_device
         if self._training or self._states() or before is None:
-            return set()
+            return {}
         now = self._versions().marks
         self._kept = {n: now[n] for n in self._written if now.get(n) == before.marks.get(n)}
-        return {on_device(name) for name in self._kept}
+        return {
+            on_device(name): tensor.numel() * tensor.element_size()
+            for name, tensor in self._tensors()
+            if name in self._kept
+        }
 
-    def read_weights(self, replaced: bool = False) -> None:
+    def read_weights(
+        self, replaced: bool = False, state: Optional[_weights.Weights] = None
+    ) -> None:
         """Writes what the device has changed into the model's tensors.
 
         Args:
+            state: that of the tensors to write; by default all are written. Of tensors of other
+                states the device may have old values, as another model trains them, too.
             replaced: whether also into tensors that the program has put in the place of those
                 whose values the device got.
         """
@@ -118,6 +126,7 @@ class HostWeights:
             for name, tensor in self._tensors()
             if (name in self._written or (self._training and isinstance(tensor, nn.Parameter)))
             and (replaced or before is None or before.has(name, tensor))
+            and (state is None or _weights.is_of(tensor, state))
         ]
         native.debug("Writing weights from IPU to host.")
         were_equal = self._versions().same(before)

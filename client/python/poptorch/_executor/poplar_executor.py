@@ -99,7 +99,8 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
                 "Model has already been wrapped in 'poptorch.trainingModel'. Call model.destroy()"
                 " on the model to unwrap before wrapping again."
             )
-        self._state = _weights.wrap(module)
+        self._state = _weights.Weights()
+        _weights.wrap(module, self._state)
         self._class = type(module)
         module.__class__ = wrapped_class(type(module))
         # The model does not keep IPUs from other programs once nobody has the executor.
@@ -369,6 +370,10 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
         if not self._training:
             return
         self._device_optimizer.has_run()
+        if self._state is not None:
+            # The program may have put others in their place, or have destroyed another model that
+            # had wrapped them.
+            _weights.wrap(self._user_model, self._state)
         for state in self._states():
             state.device_is_newer(self)
         self._on_device = self._versions()

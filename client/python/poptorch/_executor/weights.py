@@ -16,6 +16,7 @@ from .._logging import logger
 from .replica_groups import replica_grouping
 
 _LINK = "_poptorch_weights"  # attribute of a wrapped tensor
+_CLASSES = (nn.Parameter, torch.Tensor)  # of tensors that can be wrapped
 
 # What reads no element, or writes none.
 _METADATA = frozenset(
@@ -53,8 +54,8 @@ class Weights:
         """A device has trained.
 
         Args:
-            owner: its `read_weights()` brings the values to the host, when they are wanted; its
-                `lose_device()` gives the device up, if that fails.
+            owner: its `read_weights(state=self)` brings the values to the host, when they are
+                wanted; its `lose_device()` gives the device up, if that fails.
         """
         self._owner = weakref.ref(owner)
         self.version += 1
@@ -76,7 +77,7 @@ class Weights:
             # What reads the weights writes into these tensors, too.
             before, self._owner = self._owner, None
             try:
-                owner.read_weights()
+                owner.read_weights(state=self)
             except _errors.RecoverableError:
                 self._owner = before
                 owner.lose_device()
@@ -235,19 +236,25 @@ def named_state(module: nn.Module) -> List[Tuple[str, torch.Tensor]]:
     return list(module.named_parameters()) + list(module.named_buffers())
 
 
-def wrap(module: nn.Module) -> Weights:
-    """Changes the classes of a model's parameters and buffers until `unwrap`."""
-    state = Weights()
+def is_of(tensor: torch.Tensor, state: Weights) -> bool:
+    """Whether a tensor is of a wrapped model, or of a class that is never wrapped."""
+    linked = tensor.__dict__.get(_LINK)
+    return linked is state or (linked is None and type(tensor) not in _CLASSES)
+
+
+def wrap(module: nn.Module, state: Weights) -> None:
+    """Changes the classes of a model's parameters and buffers until `unwrap`.
+
+    Those that another wrapped model has keep its state.
+    """
     for _, tensor in named_state(module):
         if isinstance(tensor, _Wrapped):
             continue
-        known = type(tensor) in (nn.Parameter, torch.Tensor)
-        if not known:
+        if type(tensor) not in _CLASSES:
             continue  # a class of the program's own keeps it
         is_parameter = isinstance(tensor, nn.Parameter)
         tensor.__class__ = PoptorchParameter if is_parameter else PoptorchBuffer
         tensor.__dict__[_LINK] = state
-    return state
 
 
 def unwrap(module: nn.Module, state: Weights) -> None:
