@@ -76,7 +76,7 @@ def integer_outside(value):
 
 @mistake(
     poptorch.Error,
-    r"Unsupported tensor type torch\.\w+: the IPU has no such type",
+    r"Unsupported tensor type torch\.\w+ of the input x: the IPU has no such type",
     torch.complex64,
     torch.bfloat16,
 )
