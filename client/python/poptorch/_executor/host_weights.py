@@ -18,6 +18,7 @@ class HostWeights:
     _model: Any
     _user_model: Any
     _core: Optional[Any]
+    _state: Optional[_weights.Weights]
     _training: bool
     _on_device: Optional[_weights.Versions]
     _compiled_state: Dict[str, str]
@@ -39,13 +40,21 @@ class HostWeights:
 
     def _upload(self) -> None:
         """Writes the weights to the device, unless it has them."""
-        for state in self._states():
+        tensors = self._tensors()
+        states = _weights.weights_of(tensor for _, tensor in tensors)
+        for state in states:
             if state.newest_on() is not self:
                 state.to_host()  # another model on these weights has trained
-        before, now = self._on_device, self._versions()
+        before, now = self._on_device, _weights.versions(tensors)
         if now.same(before):
             return
         logger.debug("Implicit copyWeightsToDevice()")
+        if self._state is not None:
+            # The program may have put others in the place of tensors, or have destroyed another
+            # model that had wrapped them. The device may have old values of those.
+            for state in states:
+                state.to_host()
+            _weights.wrap(self._user_model, self._state)
         if self._training or before is None or before.states != now.states:
             self._write_weights()
             return

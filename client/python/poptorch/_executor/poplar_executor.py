@@ -370,13 +370,7 @@ class PoplarExecutor(HostWeights, AttachedDevice, PerfCounters, AnchoredTensors,
         if not self._training:
             return
         self._device_optimizer.has_run()
-        if self._state is not None:
-            # The program may have put others in their place, or have destroyed another model that
-            # had wrapped them.
-            _weights.wrap(self._user_model, self._state)
-        for state in self._states():
-            state.device_is_newer(self)
-        self._on_device = self._versions()
+        self._on_device = self._on_device.trained(self)
 
     def setOptimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Lets following calls use another optimiser of the same kind.

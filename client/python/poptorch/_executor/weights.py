@@ -208,6 +208,17 @@ class Versions(NamedTuple):
     marks: Dict[str, Mark]
     tensors: Tuple[torch.Tensor, ...]
 
+    def trained(self, owner) -> "Versions":
+        """The versions once a device has trained the tensors.
+
+        Args:
+            owner: as of `Weights.device_is_newer`.
+        """
+        states = weights_of(self.tensors)
+        for state in states:
+            state.device_is_newer(owner)
+        return self._replace(states=_numbers(states))
+
     def same(self, other: Optional["Versions"]) -> bool:
         """Whether nothing has been written in between."""
         return other is not None and self.states == other.states and self.marks == other.marks
@@ -227,13 +238,36 @@ def versions(named: List[Tuple[str, torch.Tensor]]) -> Versions:
             )
             for name, tensor in named
         }
-    numbers = tuple((id(state), state.version) for state in states)
-    return Versions(numbers, marks, tuple(tensor for _, tensor in named))
+    return Versions(_numbers(states), marks, tuple(tensor for _, tensor in named))
+
+
+def _numbers(states: List[Weights]) -> Tuple[Tuple[int, int], ...]:
+    return tuple((id(state), state.version) for state in states)
 
 
 def named_state(module: nn.Module) -> List[Tuple[str, torch.Tensor]]:
-    """Parameters and buffers by name, each once, under its first name."""
-    return list(module.named_parameters()) + list(module.named_buffers())
+    """Parameters and buffers by name, each once, under its first name.
+
+    As module.named_parameters() and module.named_buffers(), which take several times as long: each
+    call of a model asks for them.
+    """
+    parameters: Dict[int, Tuple[str, torch.Tensor]] = {}
+    buffers: Dict[int, Tuple[str, torch.Tensor]] = {}
+    seen = set()
+    pending = [("", module)]
+    while pending:
+        prefix, each = pending.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        for found, tensors in ((parameters, each._parameters), (buffers, each._buffers)):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    found.setdefault(id(tensor), (prefix + name, tensor))
+        for name, child in reversed(each._modules.items()):
+            if child is not None:
+                pending.append((f"{prefix}{name}.", child))
+    return [*parameters.values(), *buffers.values()]
 
 
 def is_of(tensor: torch.Tensor, state: Weights) -> bool:
