@@ -60,7 +60,7 @@ TEST_F(CacheKeyTest, TheNearestFileIsNamed) {
   EXPECT_EQ(Difference(), Nearest("the graph (operators, shapes, names, source lines) differs from "
                                   "that",
                                   Other({kGraph})));
-  // Of the same graph, though more parts differ.
+  // A file of the same graph is nearer, though more parts of its key differ.
   AddKey(Other({0, kReplicas, kOption}));
   EXPECT_EQ(Difference(), Nearest("the build of the compiler, the number of replicas and an option "
                                   "of the compiler differ from those",

@@ -20,9 +20,9 @@ absl::StatusOr<std::string> CacheKey(const graph::Graph& graph, const CompileOpt
 // As Compile, but takes the executable from a file of `directory` (made if it is missing) if it is
 // there, and otherwise leaves it there. Several processes may use a directory at once. A file that
 // is damaged, or is not of this graph, is replaced; what keeps the cache from being used is a
-// warning in the log of Poplar, not an error. Without a directory nothing is cached. If there is no
-// file for it, `miss` gets which parts of its key differ from that of the nearest file; it stays as
-// it is on a hit, and becomes empty if there is no other file.
+// warning in the log of Poplar, not an error. Without a directory nothing is cached. On a
+// miss, `miss` says which parts of the key differ from the key of the nearest file, and is empty if
+// there is no other file. A hit does not change `miss`.
 absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileOptions& options,
                                        const std::string& directory, const Progress& progress = {},
                                        std::string* miss = nullptr);

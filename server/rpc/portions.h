@@ -11,8 +11,8 @@ namespace vpod::rpc {
 // Far below what agents take, since one partition may be larger.
 inline constexpr size_t kPortionBytes = 4 << 20;
 
-// What fits into one message: an agent takes a first message of 256 KiB of memory at most, of which
-// partitions need several times the bytes that they are sent as.
+// The most bytes of a configuration that is sent as one message. An agent takes a first message of
+// 256 KiB of memory at most, and a partition in memory is several times as large as on the wire.
 inline constexpr size_t kSingleBytes = 8 << 10;
 
 // The messages of VipuAgent.Configure that say what `whole` says: each but the last is followed by

@@ -239,7 +239,7 @@ TEST(VpodBackupTest, AnInterruptedUpSaysWhatRemains) {
   ExpectInterrupted(
       pod.Run(up), "vpod up",
       "the POD in " + pod.home() + " is not whole; 'vpod up' finishes it, 'vpod down' removes it");
-  // What a file describes is made only with the file.
+  // Only the command that names the file makes the objects that the file describes.
   const std::string file = pod.directory() + "/pod.yaml";
   std::ofstream(file) << "machines: 1\nmemory_limit: 1024\napi_port: " << pod.port() << "\n";
   ExpectInterrupted(pod.Run({"vpod", "up", "-f", file}), "vpod up",

@@ -166,7 +166,7 @@ TEST(VpodCommandsTest, LogsThatAreNotThereAreNamed) {
     EXPECT_EQ(outcome.code, 1);
     EXPECT_EQ(outcome.err, "vpod: error: " + text + "\n");
   };
-  expect_refused("there is no log " + log + "; 'vpod up' brings up a POD, which writes it");
+  expect_refused("there is no log " + log + "; a POD that 'vpod up' starts writes it");
   std::filesystem::create_directories(log);
   expect_refused(log + " is a directory");
 }

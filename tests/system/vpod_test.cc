@@ -708,7 +708,7 @@ TEST(VpodTest, DamagedStateIsNamedAndClearedAway) {
   EXPECT_EQ(up.code, 0) << up.err;
 }
 
-// What cannot be read is neither gone nor damaged: nobody is told to remove it.
+// A file that cannot be read is neither gone nor damaged, so that no message tells to remove it.
 TEST(VpodTest, StateThatCannotBeReadIsNotTakenForGone) {
   TestPod pod(4);
   // To the superuser a file is closed only without these capabilities.

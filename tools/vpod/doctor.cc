@@ -78,7 +78,7 @@ void CheckDirectory(const std::string& home, Report& report) {
 // Checks a home without a usable pod.json.
 void CheckWithoutPod(const Pod& pod, const absl::Status& why, Report& report) {
   if (absl::IsDataLoss(why)) {
-    // Of a file that cannot be mended; the others are named with what brings them back.
+    // The partitions are lost if the POD's file is damaged or gone, and not if it cannot be read.
     const bool is_lost = absl::EndsWith(why.message(), "'vpod down' removes it");
     report.Check(false, std::string(why.message()), is_lost ? "its partitions are lost then" : "");
     return;

@@ -103,7 +103,7 @@ absl::Status PrintLogs(const Pod& pod, const std::string& daemon, size_t lines) 
           absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
     }
     return absl::NotFoundError(
-        absl::StrCat("there is no log ", path, "; 'vpod up' brings up a POD, which writes it"));
+        absl::StrCat("there is no log ", path, "; a POD that 'vpod up' starts writes it"));
   }
   return absl::OkStatus();
 }

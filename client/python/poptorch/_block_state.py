@@ -15,7 +15,7 @@ from . import _errors
 #: The number that an operator before all blocks has; such operators run on IPU 0 in stage 0.
 NO_BLOCK = -1
 
-_lock = threading.RLock()  # of whoever captures
+_lock = threading.RLock()  # A thread holds it while it captures.
 
 
 class Placement(NamedTuple):

@@ -406,8 +406,8 @@ POSITIONAL_MISMATCH = (
     "Number of positional arguments mismatch: expected %d arguments but got %d"
 )
 STATE_ADDED = (
-    "The parameter or buffer '%s' is none of those that the model was compiled with: call destroy()"
-    " and wrap the model again"
+    "The model was compiled without the parameter or buffer '%s': call destroy() and wrap the model"
+    " again"
 )
 STATE_CHANGED = (
     "The parameter or buffer '%s' was %s when the model was compiled, and %s now: call destroy()"

@@ -264,7 +264,7 @@ class BatchSamplerTest(unittest.TestCase):
     def test_no_batch_is_a_warning(self):
         with self.assertLogs("poptorch::python", "WARNING") as logs:
             loader = DataLoader(Options(iterations=4), Numbers(11), batch_size=3)
-        self.assertIn("no batch: the dataset has 11 elements, and each call takes 12", *logs.output)
+        self.assertIn("no batch, as the dataset has 11 elements and a call takes 12", *logs.output)
         self.assertEqual(len(loader), 0)
 
     def test_warnings(self):

@@ -62,7 +62,7 @@ BATCH_SAMPLER_LENGTH = (
     " drop_last=True"
 )
 NO_BATCH = (
-    "DataLoader: there is no batch: the dataset has %d elements, and each call takes %d. Use fewer"
+    "DataLoader: there is no batch, as the dataset has %d elements and a call takes %d. Use fewer"
     " deviceIterations, replicas or gradientAccumulation, a smaller batch_size, or drop_last=False"
 )
 DROPPED = "DataLoader: %d of %d elements are dropped per epoch (%d processes take %d at each step)"

@@ -58,8 +58,8 @@ class HostWeights:
         if self._training or before is None or before.states != now.states:
             self._write_weights()
             return
-        # Nobody trains these tensors, so the device may have newer values of those that forward
-        # writes.
+        # The device may have newer values of buffers that forward writes, which an upload of all
+        # tensors would undo.
         self._write_weights({n for n, mark in now.marks.items() if mark != before.marks.get(n)})
 
     def _write_weights(self, names: Optional[Set[str]] = None) -> None:
@@ -105,7 +105,7 @@ class HostWeights:
     def _keep_written(self) -> Dict[str, int]:
         """Bytes of the tensors whose values the model goes on with when it has IPUs again.
 
-        Those are what forward writes while nobody trains: the host's tensors stay as they are.
+        Forward has written these tensors on the device, and the host keeps their old values.
         """
         before = self._on_device
         if self._training or self._states() or before is None:

@@ -34,7 +34,7 @@ _METADATA = frozenset(
         " get_device ndimension is_signed is_shared"
     ).split()
 )
-# What `.data` gives shares the elements, and PyTorch does not count what is written through it.
+# `.data` gives a tensor that shares the elements. PyTorch does not count writes through it.
 _UNCOUNTED = frozenset((torch.Tensor.data.__get__, torch.Tensor.data.__set__))
 
 
@@ -279,7 +279,7 @@ def is_of(tensor: torch.Tensor, state: Weights) -> bool:
 def wrap(module: nn.Module, state: Weights) -> None:
     """Changes the classes of a model's parameters and buffers until `unwrap`.
 
-    Those that another wrapped model has keep its state.
+    A tensor that another wrapped model shares keeps the state of that model.
     """
     for _, tensor in named_state(module):
         if isinstance(tensor, _Wrapped):
